@@ -1,0 +1,208 @@
+//! Which places a search may look at, and how it reads their text.
+//!
+//! Every place that is looked at goes through [`Reach::admits`], with its row from truth in hand: the index and
+//! the sieve may only propose. What they say of timelines is used to skip early, never to let in.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use lcm_core::canon::{self, CanonError};
+use lcm_core::{Arrival, NodeId, OrderKey, Role, TimelineId, text};
+
+use super::query::{Filter, Kinds};
+use crate::error::StoreError;
+use crate::record::{PlaceKind, PlaceRow};
+use crate::scope::{Resolved, Scope, Span};
+use crate::snapshot::{Buffer, RecordNumber, Snapshot};
+
+/// What a search reaches: a scope, a filter, and the snapshot they are asked of.
+pub(crate) struct Reach<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) filter: &'a Filter,
+    scope: Resolved,
+    /// The newest place of the snapshot.
+    pub(crate) last: u64,
+    timelines: RwLock<HashMap<u64, Part>>,
+}
+
+/// How much of a timeline is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// None of it.
+    Nothing,
+    /// All of it.
+    All,
+    /// Up to a place and a moment: what a branch shares.
+    Until(OrderKey, Arrival),
+}
+
+impl Part {
+    /// Whether a place of the timeline is reached, by what the index keeps of it. Late places whose order key
+    /// begins like the bound are let through; truth decides about them.
+    pub(crate) fn may_hold(&self, arrival: u64, anchor: u64) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::All => true,
+            Self::Until(last, newest) => arrival <= newest.0 && anchor <= last.anchor().0,
+        }
+    }
+}
+
+impl<'a> Reach<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot, scope: &Scope, filter: &'a Filter) -> Result<Self, StoreError> {
+        let (scope, last) = (Resolved::new(scope, snapshot)?, snapshot.last_arrival()?.0);
+        Ok(Self { snapshot, filter, scope, last, timelines: RwLock::default() })
+    }
+
+    /// The parts of timelines the scope is made of, when it names sessions.
+    pub(crate) fn spans(&self) -> Option<&[Span]> {
+        match &self.scope {
+            Resolved::Spans(spans) => Some(spans),
+            _ => None,
+        }
+    }
+
+    /// Whether every place is reached, whatever its timeline.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.scope == Resolved::Everything && self.filter.without_sessions.is_empty()
+    }
+
+    /// How much of a timeline is reached.
+    pub(crate) fn part(&self, timeline: u64) -> Result<Part, StoreError> {
+        if self.is_everything() {
+            return Ok(Part::All);
+        }
+        let known = self.timelines.read().unwrap_or_else(PoisonError::into_inner).get(&timeline).cloned();
+        if let Some(part) = known {
+            return Ok(part);
+        }
+        let part = self.find_part(TimelineId(timeline))?;
+        self.timelines.write().unwrap_or_else(PoisonError::into_inner).insert(timeline, part.clone());
+        Ok(part)
+    }
+
+    fn find_part(&self, timeline: TimelineId) -> Result<Part, StoreError> {
+        let part = match &self.scope {
+            Resolved::Everything => Part::All,
+            Resolved::Owners(owners) => match self.owner_of(timeline)? {
+                Some(owner) if owners.contains(&owner) => Part::All,
+                _ => Part::Nothing,
+            },
+            Resolved::Spans(spans) => match spans.binary_search_by_key(&timeline, |span| span.timeline) {
+                Err(_) => Part::Nothing,
+                Ok(at) => match &spans[at].until {
+                    None => Part::All,
+                    Some((last, newest)) => Part::Until(last.clone(), *newest),
+                },
+            },
+        };
+        if part == Part::Nothing || self.filter.without_sessions.is_empty() {
+            return Ok(part);
+        }
+        let session = self.snapshot.timeline_row(timeline)?.session;
+        let left_out = self.filter.without_sessions.iter().any(|left_out| left_out.0 == session);
+        Ok(if left_out { Part::Nothing } else { part })
+    }
+
+    /// A timeline that the index names and truth does not know is nobody's.
+    fn owner_of(&self, timeline: TimelineId) -> Result<Option<u64>, StoreError> {
+        match self.snapshot.timeline_row(timeline) {
+            Ok(row) => Ok(Some(row.owner)),
+            Err(StoreError::NoTimeline(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the scope reaches a place and the filter lets it through, as far as its row tells.
+    pub(crate) fn admits(&self, arrival: Arrival, row: &PlaceRow) -> Result<bool, StoreError> {
+        if !self.passes(is_summary(row), row.seen_ms) {
+            return Ok(false);
+        }
+        match self.part(row.timeline)? {
+            Part::Nothing => Ok(false),
+            Part::All => Ok(true),
+            Part::Until(last, newest) => Ok(arrival <= newest && row.order_key(arrival)? <= last),
+        }
+    }
+
+    /// The filter's conditions on kind and time.
+    pub(crate) fn passes(&self, is_summary: bool, seen_ms: i64) -> bool {
+        let kind_fits = match self.filter.kinds {
+            // A summary has no role.
+            Kinds::All => !is_summary || self.filter.roles.is_empty(),
+            Kinds::Messages => !is_summary,
+            Kinds::Summaries => is_summary,
+        };
+        kind_fits
+            && self.filter.since_ms.is_none_or(|since| seen_ms >= since)
+            && self.filter.before_ms.is_none_or(|before| seen_ms < before)
+    }
+
+    /// The filter's condition on who speaks; a summary was judged by its kind.
+    pub(crate) fn wants_role(&self, is_summary: bool, role: Role) -> bool {
+        is_summary || self.filter.roles.is_empty() || self.filter.roles.contains(&role)
+    }
+
+    /// Whether the filter leaves nothing out.
+    pub(crate) fn is_unfiltered(&self) -> bool {
+        *self.filter == Filter { without_sessions: self.filter.without_sessions.clone(), ..Filter::default() }
+    }
+}
+
+/// Whether a place is a summary's.
+pub(crate) fn is_summary(row: &PlaceRow) -> bool {
+    matches!(row.kind, PlaceKind::Summary { .. })
+}
+
+/// Room for reading texts, one for each thread that reads.
+#[derive(Default)]
+pub(crate) struct Reader {
+    buffer: Buffer,
+    scratch: String,
+}
+
+/// What stands at a place, as search sees it.
+pub(crate) struct Said<'a> {
+    pub(crate) id: NodeId,
+    /// [`Role::Other`] for a summary.
+    pub(crate) role: Role,
+    pub(crate) text: &'a str,
+}
+
+impl Reader {
+    /// Hands what stands at a place to `look`; `None` when its bytes are damaged: one bad record must not end
+    /// a search over all others. `check` names it.
+    pub(crate) fn read<R>(
+        &mut self,
+        snapshot: &Snapshot,
+        row: &PlaceRow,
+        look: impl FnOnce(Said<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        let done = self.try_read(snapshot, row, look);
+        match done {
+            Ok(value) => Ok(Some(value)),
+            Err(StoreError::Damaged { .. } | StoreError::DamagedBody(_) | StoreError::DamagedRow { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn try_read<R>(
+        &mut self,
+        snapshot: &Snapshot,
+        row: &PlaceRow,
+        look: impl FnOnce(Said<'_>) -> R,
+    ) -> Result<R, StoreError> {
+        snapshot.read(RecordNumber(row.record), &mut self.buffer)?;
+        let damaged = |error: CanonError| StoreError::row("records", row.record, error);
+        let (buffer, scratch) = (&self.buffer, &mut self.scratch);
+        let id = buffer.id();
+        if is_summary(row) {
+            let summary = canon::decode_summary(buffer.canon()).map_err(damaged)?;
+            return Ok(look(Said { id, role: Role::Other, text: summary.text() }));
+        }
+        let role = canon::outline(buffer.canon()).map_err(damaged)?.role;
+        buffer
+            .with_message(|message| text::with_search_text(&message, scratch, |text| look(Said { id, role, text })))
+            .map_err(damaged)
+    }
+}
