@@ -1,0 +1,213 @@
+//! What is done: the context engine, without sockets, arguments, environment or a clock of its own.
+//!
+//! Modules in reading order: the [`service`] is the contract; [`hosts`] decode what hosts write; `known` says how far
+//! a list is known and `ingest` keeps the rest, `import` does that for many lists; `find`, `read`, `search` and
+//! `export` answer. An [`Engine`] is a store and does all of it.
+//!
+//! Not here: what is kept and how (`lcm-store`), and who asks (`lcm-cli`).
+
+pub mod service;
+pub mod hosts;
+mod known;
+mod ingest;
+mod import;
+mod find;
+mod read;
+mod search;
+mod export;
+pub mod error;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use lcm_core::{Arrival, OrderKey, SessionId, TimelineId};
+use lcm_store::{CheckOptions, CheckReport, IndexStatus, Session, Snapshot, Store};
+
+pub use error::EngineError;
+pub use lcm_store::OpenOptions;
+
+use crate::hosts::Incoming;
+use crate::ingest::Job;
+use crate::known::Known;
+use crate::service::{
+    Description, Entry, ExpandRequest, Expansion, ExportRecord, ExportRequest, GrepPage, GrepRequest, ImportOptions,
+    Imported, IngestRequest, Ingested, LogPage, LogRequest, Progress, ReadPage, ReadRequest, Scope, SearchPage,
+    SearchRequest, Service, SessionDescription, SessionEntry, Status,
+};
+
+/// Whose messages are when nobody says: the one agent of the one person that a data directory belongs to.
+pub const DEFAULT_AGENT: &str = "default";
+/// See [`DEFAULT_AGENT`].
+pub const DEFAULT_PERSON: &str = "owner";
+
+/// Ids of messages that are remembered between two lists: 16 MiB, some hundred sessions.
+const REMEMBERED_MAX: usize = 1 << 18;
+
+/// A store and what is done with it. Shared by any number of threads.
+pub struct Engine {
+    store: Store,
+    /// What the last lists were compared with, so that a turn costs what is new in it.
+    remembered: Mutex<Remembered>,
+}
+
+#[derive(Default)]
+struct Remembered {
+    sessions: HashMap<SessionId, RememberedSession>,
+    weight: usize,
+    clock: u64,
+}
+
+struct RememberedSession {
+    known: Known,
+    timeline: TimelineId,
+    last: Option<OrderKey>,
+    used: u64,
+}
+
+impl Engine {
+    /// Opens the store in `home`.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(home: &Path, options: OpenOptions) -> Result<Self, EngineError> {
+        Ok(Self::new(Store::open(home, options)?))
+    }
+
+    /// An engine on a store that is open.
+    #[must_use]
+    pub fn new(store: Store) -> Self {
+        Self { store, remembered: Mutex::default() }
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What is remembered of a session, when it still holds.
+    fn recall(&self, snapshot: &Snapshot, session: &Session) -> Option<Known> {
+        let found = {
+            let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+            remembered.take(session.id)?
+        };
+        // Whatever another process adds to the timeline stands at its end.
+        let last = snapshot.last_place(session.timeline).ok()?.map(|placed| placed.order);
+        (found.timeline == session.timeline && found.last == last).then_some(found.known)
+    }
+
+    fn remember(&self, session: SessionId, known: Known) {
+        let Some((timeline, last)) = known.end() else { return };
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        remembered.put(session, timeline, last, known);
+    }
+}
+
+impl Remembered {
+    fn take(&mut self, session: SessionId) -> Option<RememberedSession> {
+        let found = self.sessions.remove(&session)?;
+        self.weight -= found.known.weight();
+        Some(found)
+    }
+
+    fn put(&mut self, session: SessionId, timeline: TimelineId, last: Option<OrderKey>, known: Known) {
+        // Another thread may have put its own meanwhile.
+        self.take(session);
+        self.clock += 1;
+        self.weight += known.weight();
+        self.sessions.insert(session, RememberedSession { known, timeline, last, used: self.clock });
+        while self.weight > REMEMBERED_MAX && self.sessions.len() > 1 {
+            let oldest = self.sessions.iter().min_by_key(|(_, session)| session.used).map(|(id, _)| *id);
+            let Some(oldest) = oldest else { return };
+            self.take(oldest);
+        }
+    }
+}
+
+impl Service for Engine {
+    fn sessions(&self, scope: &Scope) -> Result<Vec<SessionEntry>, EngineError> {
+        read::sessions(&self.store.snapshot()?, scope)
+    }
+
+    fn find_sessions(&self, scope: &Scope, text: &str) -> Result<Vec<Session>, EngineError> {
+        find::sessions(&self.store.snapshot()?, scope, text)
+    }
+
+    fn find_nodes(&self, scope: &Scope, text: &str, max: usize) -> Result<Vec<Entry>, EngineError> {
+        find::nodes(&self.store.snapshot()?, scope, text, max)
+    }
+
+    fn log(&self, request: &LogRequest) -> Result<LogPage, EngineError> {
+        read::log(&self.store.snapshot()?, request)
+    }
+
+    fn read(&self, request: &ReadRequest) -> Result<ReadPage, EngineError> {
+        read::read(&self.store.snapshot()?, request)
+    }
+
+    fn grep(&self, request: &GrepRequest) -> Result<GrepPage, EngineError> {
+        search::grep(&self.store, request)
+    }
+
+    fn search(&self, request: &SearchRequest) -> Result<SearchPage, EngineError> {
+        search::search(&self.store, request)
+    }
+
+    fn expand(&self, request: &ExpandRequest) -> Result<Expansion, EngineError> {
+        read::expand(&self.store.snapshot()?, request)
+    }
+
+    fn describe(&self, scope: &Scope, number: Arrival) -> Result<Description, EngineError> {
+        read::describe(&self.store.snapshot()?, scope, number)
+    }
+
+    fn describe_session(&self, scope: &Scope, session: SessionId) -> Result<SessionDescription, EngineError> {
+        read::describe_session(&self.store.snapshot()?, scope, session)
+    }
+
+    fn status(&self) -> Result<Status, EngineError> {
+        read::status(&self.store)
+    }
+
+    fn ingest(&self, request: IngestRequest) -> Result<Ingested, EngineError> {
+        let snapshot = self.store.snapshot()?;
+        let IngestRequest { incoming, defaults, by, now_ms } = request;
+        let recall = |session: &Session| self.recall(&snapshot, session);
+        let mut job = Job::new(&snapshot, incoming, &defaults, &by, now_ms, recall)?;
+        drop(snapshot);
+        Job::prepare(&self.store, &mut [&mut job])?;
+        job.write(&self.store)?;
+        let (ingested, known) = job.finish();
+        if let Some(session) = ingested.session {
+            self.remember(session, known);
+        }
+        Ok(ingested)
+    }
+
+    fn import(
+        &self,
+        lists: &mut (dyn Iterator<Item = Incoming> + Send),
+        options: &ImportOptions<'_>,
+        report: &mut dyn FnMut(&Ingested),
+    ) -> Result<Imported, EngineError> {
+        import::import(self, lists, options, report)
+    }
+
+    fn export(
+        &self,
+        request: &ExportRequest,
+        each: &mut dyn FnMut(ExportRecord) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        export::export(&self.store, request, each)
+    }
+
+    fn check(&self, faults_max: usize, progress: &(dyn Fn(Progress) + Sync)) -> Result<CheckReport, EngineError> {
+        let progress = |done, total| progress(Progress { done, total });
+        Ok(self.store.check(&CheckOptions { faults_max, progress: &progress })?)
+    }
+
+    fn repair_index(&self, progress: &dyn Fn(Progress)) -> Result<IndexStatus, EngineError> {
+        Ok(self.store.rebuild_index(progress)?)
+    }
+}
