@@ -1,0 +1,190 @@
+//! The commands, one file each, and what they share: opening the store, and finding what a text means.
+
+pub(crate) mod check;
+pub(crate) mod describe;
+pub(crate) mod expand;
+pub(crate) mod export;
+pub(crate) mod grep;
+pub(crate) mod import;
+pub(crate) mod log;
+pub(crate) mod repair;
+pub(crate) mod sessions;
+pub(crate) mod show;
+pub(crate) mod status;
+
+use std::io::Read;
+use std::path::Path;
+
+use lcm_engine::service::{Branches, Entry, OwnerPattern, Owners, Scope, Service, Session};
+use lcm_engine::{Engine, OpenOptions};
+
+use crate::args::{Command, Parsed};
+use crate::error::{CliError, Outcome};
+use crate::paths::{self, Env};
+use crate::ui::{self, Text, Ui};
+
+/// Candidates that are listed when a text is ambiguous.
+const CANDIDATES_MAX: usize = 10;
+
+/// What every op written by this program says of who asked.
+pub(crate) const BY: &str = concat!("lcm-cli ", env!("CARGO_PKG_VERSION"));
+
+/// Runs a command.
+pub(crate) fn run(parsed: Parsed, env: &Env<'_>, stdin: Box<dyn Read + Send>, ui: &mut Ui) -> Result<Outcome, CliError> {
+    let home = paths::home(parsed.global.home.as_deref(), env)?;
+    let open = || open(&home, Make::No);
+    match parsed.command {
+        // What can be refused without a store is refused before one is made.
+        Command::Import(args) => import::run(args, || self::open(&home, Make::Yes), stdin, ui),
+        Command::Sessions(args) => sessions::run(&args, &open()?, ui),
+        Command::Log(args) => log::run(&args, &open()?, ui),
+        Command::Show(args) => show::run(&args, &open()?, ui),
+        Command::Grep(args) => grep::run(&args, &open()?, ui),
+        Command::Expand(args) => expand::run(&args, &open()?, ui),
+        Command::Describe(args) => describe::run(&args, &open()?, ui),
+        Command::Status(args) => status::run(&args, &open()?, ui),
+        Command::Export(args) => export::run(&args, &open()?, ui),
+        Command::Check(args) => check::run(&args, &open()?, ui),
+        Command::Repair(args) => repair::run(&args, &open()?, ui),
+    }
+}
+
+/// Whether a store is made where there is none.
+enum Make {
+    Yes,
+    No,
+}
+
+fn open(home: &Path, make: Make) -> Result<Engine, CliError> {
+    let create = matches!(make, Make::Yes);
+    Ok(Engine::open(home, OpenOptions { create, ..OpenOptions::default() })?)
+}
+
+/// Whose messages, and of which sessions.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct ScopeArgs {
+    /// Only messages of this agent
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Only messages of this person
+    #[arg(long, value_name = "NAME")]
+    pub(crate) person: Option<String>,
+}
+
+impl ScopeArgs {
+    /// The owner of the data directory sees all, unless asked for less.
+    pub(crate) fn scope(&self) -> Scope {
+        let everybody = self.agent.is_none() && self.person.is_none();
+        let pattern = OwnerPattern { agent: self.agent.clone(), person: self.person.clone() };
+        Scope {
+            owners: if everybody { Owners::All } else { Owners::Matching(vec![pattern]) },
+            sessions: Vec::new(),
+            branches: Branches::All,
+        }
+    }
+
+    /// The same, in these sessions only.
+    pub(crate) fn in_sessions(&self, sessions: &[String], service: &dyn Service) -> Result<Scope, CliError> {
+        let scope = self.scope();
+        let mut ids = Vec::with_capacity(sessions.len());
+        for text in sessions {
+            ids.push(one_session(service, &scope, text)?.id);
+        }
+        Ok(scope.in_sessions(ids))
+    }
+}
+
+/// What a text names.
+pub(crate) enum Target {
+    Session(Box<Session>),
+    Node(Box<Entry>),
+}
+
+/// The session a text means.
+pub(crate) fn one_session(service: &dyn Service, scope: &Scope, text: &str) -> Result<Session, CliError> {
+    let mut found = service.find_sessions(scope, text)?;
+    match (found.pop(), found.is_empty()) {
+        (Some(session), true) => Ok(session),
+        (None, _) => Err(CliError::NotFound {
+            what: format!("no session is called {text:?}"),
+            hint: "`lcm-cli sessions` lists them",
+        }),
+        (Some(last), false) => {
+            found.push(last);
+            Err(ambiguous(text, found.len(), found.iter().map(session_line)))
+        }
+    }
+}
+
+/// The node a text means.
+pub(crate) fn one_node(service: &dyn Service, scope: &Scope, text: &str) -> Result<Entry, CliError> {
+    let mut found = service.find_nodes(scope, text, CANDIDATES_MAX + 1)?;
+    match (found.pop(), found.is_empty()) {
+        (Some(node), true) => Ok(node),
+        (None, _) => Err(CliError::NotFound {
+            what: format!("no message or summary is called {text:?}"),
+            hint: "a number, `msg_` or `sum_` and the beginning of an id, or `node N` names one; `lcm-cli grep` finds them",
+        }),
+        (Some(last), false) => {
+            found.push(last);
+            Err(ambiguous(text, found.len(), found.iter().map(node_line)))
+        }
+    }
+}
+
+/// The node or session a text means. A node wins, because `#` always names a session.
+pub(crate) fn one_target(service: &dyn Service, scope: &Scope, text: &str) -> Result<Target, CliError> {
+    if text.starts_with('#') {
+        return one_session(service, scope, text).map(|session| Target::Session(Box::new(session)));
+    }
+    let nodes = service.find_nodes(scope, text, CANDIDATES_MAX + 1)?;
+    if let [node] = nodes.as_slice() {
+        return Ok(Target::Node(Box::new(node.clone())));
+    }
+    let sessions = service.find_sessions(scope, text)?;
+    match (nodes.as_slice(), sessions.as_slice()) {
+        ([], [session]) => Ok(Target::Session(Box::new(session.clone()))),
+        ([], []) => Err(CliError::NotFound {
+            what: format!("no message, summary or session is called {text:?}"),
+            hint: "`lcm-cli sessions` lists the sessions, `lcm-cli log SESSION` their messages",
+        }),
+        (nodes, sessions) => {
+            let lines = nodes.iter().map(node_line).chain(sessions.iter().map(session_line));
+            Err(ambiguous(text, nodes.len() + sessions.len(), lines))
+        }
+    }
+}
+
+fn session_line(session: &Session) -> String {
+    format!("#{} {} (agent {}, person {})", session.id, session.name, session.owner.agent, session.owner.person)
+}
+
+fn node_line(node: &Entry) -> String {
+    match node.summary {
+        Some(number) => format!("node {number} {} in session #{}", node.handle, node.session),
+        None => format!("{} {} {} in session #{}", node.number, node.handle, node.role.name(), node.session),
+    }
+}
+
+fn ambiguous(text: &str, count: usize, lines: impl Iterator<Item = String>) -> CliError {
+    let mut what = format!("{text:?} can mean {}", if count > CANDIDATES_MAX { "many things".to_owned() } else { format!("{count} things") });
+    for line in lines.take(CANDIDATES_MAX) {
+        what.push_str("\n  ");
+        what.push_str(&line);
+    }
+    if count > CANDIDATES_MAX {
+        what.push_str("\n  …");
+    }
+    CliError::Usage { what, hint: Some("give more of it, or the number".to_owned()) }
+}
+
+/// The line that stands over a message or summary.
+pub(crate) fn heading(text: &mut Text, entry: &Entry, ui: &Ui) {
+    match entry.summary {
+        Some(number) => text.styled(ui::HANDLE, format_args!("node {number}")),
+        None => text.styled(ui::HANDLE, entry.number),
+    };
+    text.plain("  ").plain(ui.time(entry.seen_ms)).plain("  ");
+    text.styled(ui::BOLD, if entry.summary.is_some() { "summary" } else { entry.role.name() });
+    text.plain("  ").styled(ui::HANDLE, entry.handle);
+}
