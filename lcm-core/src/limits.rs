@@ -15,6 +15,8 @@ pub const SUMMARY_CHILDREN_MAX: usize = 1 << 16;
 pub const NAME_BYTES_MAX: usize = 1024;
 /// Messages of one commit. Larger imports are cut, so that other processes get their turn in between.
 pub const COMMIT_MESSAGES_MAX: usize = 1 << 16;
+/// An order key. It grows by a byte about every seven late places at one spot, so this is room for 28,000 of them.
+pub const ORDER_KEY_BYTES_MAX: usize = 4096;
 
 const _: () = assert!(CONTENT_BODY_BYTES_MIN <= OTHER_BODY_BYTES_MIN);
 const _: () = assert!(OTHER_BODY_BYTES_MIN < MESSAGE_BYTES_MAX);

@@ -2,6 +2,9 @@
 //!
 //! A summary's canonical bytes are laid out in `docs/format.md` ("Summary"); they hold everything that
 //! makes it what it is, so that two summaries with one id are the same in every respect.
+//!
+//! Invariant: a summary has a child, a depth and a span that goes forward. Not here: its bytes (`canon`), whether its
+//! children are there (the store), what leads to what (`graph`).
 
 use crate::id::NodeId;
 

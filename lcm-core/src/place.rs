@@ -7,6 +7,7 @@
 use std::fmt;
 
 use crate::id::Arrival;
+use crate::limits::ORDER_KEY_BYTES_MAX;
 
 /// Who may read a place: checked on every read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +19,9 @@ pub struct Owner {
 }
 
 /// The position of a place in its timeline; sorts bytewise, shorter first where one is a prefix.
+///
+/// Eight bytes of an arrival number, most significant first; behind them, for a place that came late, one or more
+/// that do not end in 0.
 ///
 /// Comparable across a branch and its ancestors, because arrival numbers are.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,10 +93,12 @@ impl OrderKey {
         &self.0
     }
 
-    /// Reads stored bytes; `None` when they are shorter than an arrival number or longer than 4096 bytes.
+    /// Reads stored bytes; `None` when they are shorter than an arrival number, longer than
+    /// [`ORDER_KEY_BYTES_MAX`], or end in a 0 behind the arrival number, which would leave no room before them.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        (8..=4096).contains(&bytes.len()).then(|| Self(bytes.into()))
+        let leaves_room = bytes.len() == 8 || bytes.last() != Some(&0);
+        ((8..=ORDER_KEY_BYTES_MAX).contains(&bytes.len()) && leaves_room).then(|| Self(bytes.into()))
     }
 
     /// The arrival number this key begins with: its own for an appended place, its anchor's for a late one.
@@ -122,6 +128,9 @@ impl fmt::Debug for OrderKey {
 
 #[cfg(test)]
 mod tests {
+    //! That there is always room between two neighbours, and that keys stay short.
+    //! Method: random inserts at random spots; a thousand at one spot.
+
     use proptest::prelude::*;
 
     use super::*;
@@ -136,6 +145,7 @@ mod tests {
                 let key = OrderKey::between(&keys[i], keys.get(i + 1));
                 keys.insert(i + 1, key);
                 prop_assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{keys:?}");
+                prop_assert!(keys.iter().all(|key| OrderKey::from_bytes(key.as_bytes()).as_ref() == Some(key)));
             }
         }
     }
@@ -151,6 +161,15 @@ mod tests {
         assert!(low.as_bytes().len() < 80, "{} bytes", low.as_bytes().len());
         assert!(high.as_bytes().len() < 160, "{} bytes", high.as_bytes().len());
         assert!(OrderKey::appended(Arrival(7)) < high && high < low && low < next);
+    }
+
+    #[test]
+    fn bytes_that_no_place_has_as_its_key_are_refused() {
+        let first = OrderKey::appended(Arrival(0));
+        assert_eq!(OrderKey::from_bytes(&[0; 8]), Some(first));
+        assert_eq!(OrderKey::from_bytes(&[0; 7]), None);
+        assert_eq!(OrderKey::from_bytes(&[0, 0, 0, 0, 0, 0, 0, 1, 128, 0]), None);
+        assert_eq!(OrderKey::from_bytes(&[1; ORDER_KEY_BYTES_MAX + 1]), None);
     }
 
     #[test]

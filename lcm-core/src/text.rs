@@ -14,8 +14,9 @@ use crate::canon::{CanonError, MessageTree, StoredMessage, TreeValue};
 /// Appends what search looks through.
 ///
 /// That is the text of `content`, then name and arguments of each entry of `tool_calls` and of `function_call`, as
-/// calls were said before there were several; parts that are empty are left out, the others are joined by line feeds. A list under `content` gives a line, maybe an empty one, for each
-/// block: its `text`; for `tool_use` the name and the input as compact JSON; for `tool_result` its content.
+/// calls were said before there were several; parts that are empty are left out, the others are joined by line
+/// feeds. A list under `content` gives a line, maybe an empty one, for each block: its `text`; for `tool_use` the
+/// name and the input as compact JSON; for `tool_result` its content.
 ///
 /// # Errors
 /// See [`StoredMessage::tree`]; nothing is appended then.
@@ -317,7 +318,7 @@ mod tests {
 
     use super::*;
     use crate::json::Json;
-    use crate::json::tests::{any_entries, any_json};
+    use crate::json::arbitrary::{any_entries, any_json};
     use crate::message::Message;
 
     fn with_stored<R>(text: &str, look: impl FnOnce(&StoredMessage<'_>) -> R) -> R {

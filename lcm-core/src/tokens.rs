@@ -69,6 +69,7 @@ impl TokenCounter for Estimate {
     }
 }
 
+/// A length as a number of tokens is counted; `usize` has at most 64 bits on everything Rust runs on.
 fn wide(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
@@ -210,6 +211,7 @@ fn walk(text: &str) -> u64 {
     walk.cost
 }
 
+/// A text that is being cut into pieces, and what they cost so far.
 struct Pieces<'a> {
     bytes: &'a [u8],
     at: usize,

@@ -1,0 +1,214 @@
+//! `lcm-bridge`: lcm behind the line protocol of the quality benchmark.
+//!
+//! One JSON object a line in, one out: `reset`, `add`, `search`, `grep`, `expand_all`. Every namespace is a session
+//! of one store, told to the engine message by message as a host does, and asked about through the same calls that
+//! agents' tools use. An operation that the engine has not is answered with an error.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a runner's answer goes to stdout, its complaint to stderr"
+)]
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use lcm_benches::host::Host;
+use lcm_benches::workload::Said;
+use lcm_core::{Arrival, SessionId};
+use lcm_engine::EngineError;
+use lcm_engine::service::{
+    GrepRequest, LetterCase, Order, Pattern, ReadRequest, Scope, SearchMode, SearchRequest, Service,
+};
+use lcm_store::{Grep, Pace, Words};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// Bytes of messages read at once by `expand_all`.
+const PAGE_BYTES: usize = 8 << 20;
+
+/// A line of the protocol; which fields stand in it depends on `op`.
+#[derive(Deserialize)]
+struct Request {
+    op: String,
+    #[serde(default)]
+    ns: Value,
+    #[serde(default)]
+    id: Value,
+    message: Option<Box<RawValue>>,
+    #[serde(default)]
+    query: String,
+    #[serde(default)]
+    k: usize,
+    #[serde(default)]
+    pattern: String,
+    #[serde(default)]
+    flags: String,
+}
+
+/// A namespace: the session that stands for it, and what the caller calls its messages.
+#[derive(Default)]
+struct Namespace {
+    name: String,
+    session: Option<SessionId>,
+    said: u64,
+    ids: HashMap<Arrival, Value>,
+}
+
+struct Bridge {
+    host: Host,
+    namespaces: HashMap<String, Namespace>,
+    resets: u64,
+    /// Whether messages came that the index has not: a host's idle moment is when a search follows.
+    fresh: bool,
+}
+
+fn main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lcm-bridge: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve() -> Result<(), Box<dyn Error>> {
+    // A store of its own, gone with the process, unless one is named.
+    let kept = std::env::args().nth(1).map(PathBuf::from);
+    let scratch = tempfile::tempdir()?;
+    let home = kept.unwrap_or_else(|| scratch.path().join("lcm"));
+    let mut bridge = Bridge { host: Host::open(&home)?, namespaces: HashMap::new(), resets: 0, fresh: false };
+    let mut output = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let answer =
+            serde_json::from_str(&line?).map_err(Into::into).and_then(|request| bridge.answer(request));
+        let answer = answer.unwrap_or_else(|error| json!({"error": error.to_string()}).to_string());
+        writeln!(output, "{answer}")?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+impl Bridge {
+    fn answer(&mut self, request: Request) -> Result<String, Box<dyn Error>> {
+        match request.op.as_str() {
+            "reset" => {
+                self.resets += 1;
+                let name = format!("{}~{}", key(&request.ns), self.resets);
+                self.namespaces.insert(key(&request.ns), Namespace { name, ..Namespace::default() });
+                Ok(json!({"ok": true}).to_string())
+            }
+            "add" => {
+                let message = request.message.ok_or("add wants a message")?;
+                self.add(&request.ns, request.id, message.get().to_owned())
+            }
+            "search" => {
+                let mut words = Words::new(request.query);
+                (words.hits_max, words.snippet_chars) = (request.k, 0);
+                self.find(&request.ns, |host, scope| {
+                    let found =
+                        host.engine().search(&SearchRequest { scope, words, mode: SearchMode::Ranked })?;
+                    Ok(found.hits.iter().map(|hit| hit.entry.number).collect())
+                })
+            }
+            "grep" => {
+                let mut grep = Grep::new(Pattern::Regex(request.pattern));
+                grep.case =
+                    if request.flags.contains('i') { LetterCase::Insensitive } else { LetterCase::Sensitive };
+                (grep.hits_max, grep.snippet_chars, grep.order) = (0, 0, Order::Oldest);
+                self.find(&request.ns, |host, scope| {
+                    let found =
+                        host.engine().grep(&GrepRequest { scope, grep, whole_words: false, lines: None })?;
+                    Ok(found.hits.iter().map(|hit| hit.entry.number).collect())
+                })
+            }
+            "expand_all" => self.expand_all(&request.ns),
+            other => Err(format!("there is no operation {other}").into()),
+        }
+    }
+
+    fn add(&mut self, ns: &Value, id: Value, json: String) -> Result<String, Box<dyn Error>> {
+        let namespace = self.namespaces.entry(key(ns)).or_default();
+        if namespace.name.is_empty() {
+            namespace.name = key(ns);
+        }
+        let done = self.host.say(&namespace.name, namespace.said, &[Said { json, seen_ms: 0 }])?;
+        namespace.session = done.session;
+        namespace.said += 1;
+        let (number, _) = done.numbers.ok_or("a new message got no number")?;
+        namespace.ids.insert(number, id);
+        self.fresh = true;
+        Ok(json!({"ok": true}).to_string())
+    }
+
+    /// What the caller calls the messages that `ask` finds in a namespace.
+    fn find(
+        &mut self,
+        ns: &Value,
+        ask: impl FnOnce(&Host, Scope) -> Result<Vec<Arrival>, EngineError>,
+    ) -> Result<String, Box<dyn Error>> {
+        self.rest()?;
+        let mut ids = Vec::new();
+        if let Some((namespace, session)) = self.namespace(ns) {
+            let numbers = ask(&self.host, self.host.scope(Some(session)))?;
+            ids = numbers.iter().filter_map(|number| namespace.ids.get(number).cloned()).collect();
+        }
+        Ok(json!({"ids": ids}).to_string())
+    }
+
+    fn namespace(&self, ns: &Value) -> Option<(&Namespace, SessionId)> {
+        let namespace = self.namespaces.get(&key(ns))?;
+        Some((namespace, namespace.session?))
+    }
+
+    /// What a long-lived host does between turns.
+    fn rest(&mut self) -> Result<(), Box<dyn Error>> {
+        if std::mem::take(&mut self.fresh) {
+            self.host.engine().store().catch_up(Pace::Gentle, &|_| {})?;
+        }
+        Ok(())
+    }
+
+    /// The messages as text put together: their JSON is what was said, and stays so.
+    fn expand_all(&self, ns: &Value) -> Result<String, Box<dyn Error>> {
+        let mut answer = String::from(r#"{"messages":["#);
+        if let Some((_, session)) = self.namespace(ns) {
+            let mut request = ReadRequest {
+                scope: self.host.scope(Some(session)),
+                session,
+                timeline: None,
+                from: None,
+                max: usize::MAX,
+                bytes_max: PAGE_BYTES,
+            };
+            loop {
+                let page = self.host.engine().read(&request)?;
+                for whole in page.messages {
+                    if !answer.ends_with('[') {
+                        answer.push(',');
+                    }
+                    answer.push_str(std::str::from_utf8(&whole.json)?);
+                }
+                match page.next {
+                    None => break,
+                    next => request.from = next,
+                }
+            }
+        }
+        answer.push_str("]}");
+        Ok(answer)
+    }
+}
+
+/// Callers name namespaces by texts or numbers.
+fn key(ns: &Value) -> String {
+    match ns {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
