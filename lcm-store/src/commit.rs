@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use lcm_core::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
+use lcm_core::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, ORDER_KEY_BYTES_MAX};
 use lcm_core::op::{Change, Op};
 use lcm_core::view::View;
 use lcm_core::{Arrival, EncodedMessage, NodeId, OpId, OrderKey, Owner, SessionId, Summary, SummaryNumber, TimelineId, canon};
@@ -272,9 +272,14 @@ impl<'t> Commit<'t> {
     ///
     /// # Errors
     /// [`StoreError::PlaceTaken`] when somebody put another there first, [`StoreError::NoTimeline`] when there is no
-    /// such timeline; otherwise when the database fails.
+    /// such timeline, [`StoreError::TooLarge`] after some 28,000 late places at one spot; otherwise when the database
+    /// fails.
     pub fn insert(&mut self, timeline: TimelineId, order: &OrderKey, new: &NewPlace<'_>) -> Result<Arrival, StoreError> {
         contained(|| {
+            let size = order.as_bytes().len();
+            if size > ORDER_KEY_BYTES_MAX {
+                return Err(StoreError::TooLarge { what: "an order key", size, max: ORDER_KEY_BYTES_MAX });
+            }
             self.timeline_row(timeline)?;
             self.put(timeline, Some(order), new)
         })

@@ -2,6 +2,7 @@
 //!
 //! Invariant: no read goes beyond the end, no length is believed before as many bytes are seen to be there, and a
 //! number is read in its shortest form only. Every error names the part and the offset.
+//! The small steps are marked to be inlined: the walks in the files beside this one are little else.
 
 use super::{CanonError, VERSION};
 use crate::limits::JSON_DEPTH_MAX;
@@ -42,6 +43,7 @@ impl<'a> Cursor<'a> {
         CanonError::Damaged { part: self.part, offset: self.whole - self.rest.len(), what }
     }
 
+    #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, CanonError> {
         let Some((&byte, rest)) = self.rest.split_first() else {
             return Err(self.damaged("they end too early"));
@@ -50,6 +52,7 @@ impl<'a> Cursor<'a> {
         Ok(byte)
     }
 
+    #[inline]
     fn take(&mut self, length: usize) -> Result<&'a [u8], CanonError> {
         let Some((bytes, rest)) = self.rest.split_at_checked(length) else {
             return Err(self.damaged("they end too early"));
@@ -93,12 +96,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads how many bytes follow.
+    #[inline]
     pub(super) fn length(&mut self) -> Result<usize, CanonError> {
         let length = self.varint()?;
         usize::try_from(length).map_err(|_| self.damaged("they end too early"))
     }
 
     /// Reads how many things follow that take at least `each` bytes.
+    #[inline]
     pub(super) fn count(&mut self, each: usize) -> Result<usize, CanonError> {
         let count = self.length()?;
         if count > self.rest.len() / each {
@@ -108,6 +113,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a length and as many bytes.
+    #[inline]
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], CanonError> {
         let length = self.length()?;
         self.take(length)
