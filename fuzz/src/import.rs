@@ -1,7 +1,6 @@
 //! Decoders of `lcm_engine::hosts`: any bytes, as each format that comes as text and as rows of a database.
 //!
-//! An input is a file as a user might name it; so the import fixtures of the tests are inputs as they stand. For the
-//! rows of a Hermes database the same bytes are cut into cells.
+//! An input is a file as a user might name it. For the rows of a Hermes database the same bytes are cut into cells.
 //!
 //! What must hold, whatever is in the file: decoding ends; a message that comes out can be read back from its
 //! canonical bytes under its id; every message lies on exactly one path, behind what that path shares with an earlier

@@ -27,17 +27,35 @@ pub(crate) struct Parsed {
 /// Options of every command.
 #[derive(Args, Debug)]
 pub(crate) struct GlobalArgs {
-    /// Data directory; else LCM_HOME, else lcm in your data folder
-    #[arg(long, global = true, value_name = "DIR")]
+    /// Data directory
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        help = "Data directory; else LCM_HOME, else lcm in your data folder",
+        help_heading = "Options of every command"
+    )]
     pub(crate) home: Option<PathBuf>,
     /// Text for people, JSON lines for programs
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = "Options of every command"
+    )]
     pub(crate) format: FormatArg,
     /// When to use colour
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Options of every command"
+    )]
     pub(crate) color: ColorArg,
     /// Show everything at once, also on a terminal
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Options of every command")]
     pub(crate) no_pager: bool,
 }
 

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use lcm_core::{Json, Level};
 use lcm_engine::service::{
-    Child, Description, Entry, IndexState, IndexStatus, Line, Revision, Session, SessionDescription, SessionEntry,
-    Status, Whole,
+    Child, Description, Entry, IndexState, IndexStatus, Line, Revision, Session, SessionDescription,
+    SessionEntry, Status, Whole,
 };
 
 use crate::moment;
@@ -195,7 +195,11 @@ pub(crate) fn ranges(ranges: &[Range<usize>]) -> Json {
 
 pub(crate) fn lines(lines: &[Line]) -> Json {
     list(lines.iter().map(|line| {
-        let mut entries = vec![("line", number(line.number)), ("text", text(&line.text)), ("matches", ranges(&line.matches))];
+        let mut entries = vec![
+            ("line", number(line.number)),
+            ("text", text(&line.text)),
+            ("matches", ranges(&line.matches)),
+        ];
         if line.cut != (false, false) {
             entries.push(("cut", true.into()));
         }

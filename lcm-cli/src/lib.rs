@@ -24,12 +24,15 @@ use crate::error::CliError;
 
 pub use error::exit;
 
+/// Looks up an environment variable.
+pub type Env = dyn Fn(&str) -> Option<OsString>;
+
 /// Everything a run may see of the world.
 pub struct World {
     /// The arguments, the program's name first.
     pub args: Vec<OsString>,
     /// Looks up an environment variable.
-    pub env: Box<dyn Fn(&str) -> Option<OsString>>,
+    pub env: Box<Env>,
     /// Where `-` reads from.
     pub stdin: Box<dyn Read + Send>,
     /// Data goes here.

@@ -29,7 +29,8 @@ fn absolute(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Some(moment);
     }
-    let local = text.parse::<Date>().map(|date| date.at(0, 0, 0, 0)).or_else(|_| text.parse::<DateTime>()).ok()?;
+    // A date alone is its first moment.
+    let local: DateTime = text.parse().ok()?;
     local.to_zoned(zone.clone()).ok().map(|moment| moment.timestamp())
 }
 

@@ -67,7 +67,12 @@ impl Out {
 }
 
 impl Ui {
-    pub(crate) fn new(stdout: Stream, stderr: Stream, global: &GlobalArgs, surroundings: Surroundings) -> Self {
+    pub(crate) fn new(
+        stdout: Stream,
+        stderr: Stream,
+        global: &GlobalArgs,
+        surroundings: Surroundings,
+    ) -> Self {
         let colors = |stream: &Stream| match global.color {
             ColorArg::Always => true,
             ColorArg::Never => false,
@@ -166,7 +171,11 @@ impl Ui {
 
     /// Says why it failed and what to do.
     pub(crate) fn error(&mut self, error: &CliError) {
-        let (on, off) = if self.colors_err { (ERROR.render().to_string(), ERROR.render_reset().to_string()) } else { <_>::default() };
+        let (on, off) = if self.colors_err {
+            (ERROR.render().to_string(), ERROR.render_reset().to_string())
+        } else {
+            <_>::default()
+        };
         let mut text = format!("{on}lcm-cli:{off} {}\n", clean(&error.sentence()));
         if let Some(hint) = error.hint() {
             text.push_str(&format!("  hint: {}\n", clean(&hint)));
@@ -276,7 +285,9 @@ impl Text {
     pub(crate) fn said_with_matches(&mut self, text: &str, matches: &[std::ops::Range<usize>]) -> &mut Self {
         let mut at = 0;
         for range in matches {
-            let (Some(before), Some(found)) = (text.get(at..range.start), text.get(range.clone())) else { continue };
+            let (Some(before), Some(found)) = (text.get(at..range.start), text.get(range.clone())) else {
+                continue;
+            };
             self.said(before);
             if !found.is_empty() {
                 self.said_styled(MATCH, found);
@@ -310,7 +321,8 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
 
 /// Control characters, and those that turn the direction of a line around.
 fn is_steering(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}')
+    c.is_control()
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}')
 }
 
 /// Columns that a text takes on a terminal; wide characters take two. For tables, so near enough is enough.
@@ -382,7 +394,10 @@ mod tests {
 
     #[test]
     fn what_steers_a_terminal_is_made_harmless() {
-        assert_eq!(clean("a\x1b[31mb\x07\u{9b}c\u{202e}\n\td\x7f\r\ne\r"), "a␛[31mb␇<U+009B>c<U+202E>\n\td␡\ne␍");
+        assert_eq!(
+            clean("a\x1b[31mb\x07\u{9b}c\u{202e}\n\td\x7f\r\ne\r"),
+            "a␛[31mb␇<U+009B>c<U+202E>\n\td␡\ne␍"
+        );
         assert!(matches!(clean("plain, 統, é\n"), Cow::Borrowed(_)));
     }
 

@@ -45,7 +45,8 @@ pub(crate) fn import(
         let (to_index, written) = mpsc::channel();
         scope.spawn(move || write_all(store, &batches, &tell, &to_index));
         scope.spawn(move || index_along(store, &written));
-        let mut feeding = Feeding { store, to_write, told, report, batch: Batch::default(), in_flight: VecDeque::new() };
+        let mut feeding =
+            Feeding { store, to_write, told, report, batch: Batch::default(), in_flight: VecDeque::new() };
         feeding.feed(lists, options)
     })?;
     let places = store.snapshot()?.places_len()?;
@@ -96,7 +97,8 @@ impl Feeding<'_> {
                 self.wait()?;
             }
             let snapshot = self.store.snapshot()?;
-            let job = Job::new(&snapshot, incoming, &options.defaults, &options.by, options.now_ms, |_| None)?;
+            let job =
+                Job::new(&snapshot, incoming, &options.defaults, &options.by, options.now_ms, |_| None)?;
             drop(snapshot);
             let batch = &mut self.batch;
             batch.messages += job.messages();
@@ -178,7 +180,11 @@ fn write_all(
     }
 }
 
-fn write_batch(store: &Store, jobs: &mut [Job], own: &mut VecDeque<(Arrival, Arrival)>) -> Result<(), EngineError> {
+fn write_batch(
+    store: &Store,
+    jobs: &mut [Job],
+    own: &mut VecDeque<(Arrival, Arrival)>,
+) -> Result<(), EngineError> {
     loop {
         let mut open: Vec<&mut Job> = jobs.iter_mut().filter(|job| job.has_work()).collect();
         if open.is_empty() {

@@ -196,7 +196,11 @@ impl Job {
     }
 
     /// Writes jobs of different sessions in an open commit, as far as its bounds allow.
-    pub(crate) fn write_in(jobs: &mut [&mut Self], store: &Store, commit: &mut Commit<'_>) -> Result<(), EngineError> {
+    pub(crate) fn write_in(
+        jobs: &mut [&mut Self],
+        store: &Store,
+        commit: &mut Commit<'_>,
+    ) -> Result<(), EngineError> {
         let newest = commit.last_arrival();
         for job in jobs.iter_mut().filter(|job| job.plan.seen != newest) {
             // We hold the lock: what the newest snapshot shows is what we write on.
@@ -237,7 +241,9 @@ impl Job {
                         return Ok(());
                     }
                 }
-                Step::Branch { timeline, parent, shared } => self.branch(commit, session, timeline, parent, shared)?,
+                Step::Branch { timeline, parent, shared } => {
+                    self.branch(commit, session, timeline, parent, shared)?
+                }
                 Step::Begin { timeline } => {
                     // The first timeline of a session came with it.
                     if self.plan.known.id(timeline).is_none() {
@@ -347,7 +353,12 @@ impl Job {
         Ok(())
     }
 
-    fn op(&mut self, commit: &mut Commit<'_>, session: SessionId, change: Change) -> Result<OpId, EngineError> {
+    fn op(
+        &mut self,
+        commit: &mut Commit<'_>,
+        session: SessionId,
+        change: Change,
+    ) -> Result<OpId, EngineError> {
         let op = commit.op(session, self.now_ms, &self.by, change, None)?;
         self.done.op = Some(op.id);
         Ok(op.id)
@@ -365,7 +376,8 @@ impl Slot {
         let bytes = encoded.canon.len()
             + encoded.bodies.iter().map(|body| body.bytes.len()).sum::<usize>()
             + message.volatile.len();
-        let revisions = message.revisions.iter_mut().map(|form| (Some(take_encoded(&mut form.encoded)), None));
+        let revisions =
+            message.revisions.iter_mut().map(|form| (Some(take_encoded(&mut form.encoded)), None));
         Self { encoded: Some(encoded), prepared: None, revisions: revisions.collect(), bytes }
     }
 }
@@ -442,7 +454,8 @@ impl Plan {
         ids: &[NodeId],
         owner: &Owner,
     ) -> Result<(String, Option<Session>, Known), EngineError> {
-        let last: Vec<NodeId> = incoming.last_list().into_iter().filter_map(|i| ids.get(i).copied()).collect();
+        let last: Vec<NodeId> =
+            incoming.last_list().into_iter().filter_map(|i| ids.get(i).copied()).collect();
         let mut name = incoming.name.clone();
         for number in 2..=GUESSES_MAX {
             let Some(session) = snapshot.session_named(owner, &name)? else {
@@ -499,7 +512,8 @@ mod tests {
 
     fn list(name: &str, known: u64, texts: &[&str]) -> Incoming {
         let message = |text: &&str| {
-            let message = Message::parse(format!(r#"{{"role":"user","content":"{text}"}}"#).as_bytes()).unwrap();
+            let message =
+                Message::parse(format!(r#"{{"role":"user","content":"{text}"}}"#).as_bytes()).unwrap();
             IncomingMessage { seen_ms: Some(7), ..IncomingMessage::new(&message).unwrap() }
         };
         let messages = texts.iter().map(message).collect();
@@ -534,7 +548,10 @@ mod tests {
     fn a_list_that_grows_is_kept_once() {
         let (_home, engine) = engine();
         let first = show(&engine, list("s", 0, &["a", "b"]));
-        assert_eq!((first.created, first.new, first.known, first.numbers), (true, 2, 0, Some((Arrival(1), Arrival(2)))));
+        assert_eq!(
+            (first.created, first.new, first.known, first.numbers),
+            (true, 2, 0, Some((Arrival(1), Arrival(2))))
+        );
         let second = show(&engine, list("s", 0, &["a", "b", "b", "c"]));
         assert_eq!((second.created, second.new, second.known), (false, 2, 2));
         let again = show(&engine, list("s", 0, &["a", "b", "b", "c"]));
@@ -603,7 +620,8 @@ mod tests {
     #[test]
     fn guessed_names_tell_two_stories_apart_and_know_one_again() {
         let (_home, engine) = engine();
-        let guess = |texts: &[&str]| show(&engine, Incoming { name_is_guess: true, ..list("notes", 0, texts) });
+        let guess =
+            |texts: &[&str]| show(&engine, Incoming { name_is_guess: true, ..list("notes", 0, texts) });
         assert_eq!(guess(&["a", "b"]).key.name, "notes");
         assert_eq!(guess(&["x", "y"]).key.name, "notes-2");
         assert_eq!(guess(&["x", "y", "z"]).key.name, "notes-2");

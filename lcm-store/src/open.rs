@@ -3,7 +3,8 @@
 //! A data directory holds `CURRENT`, which names the data file of the present *generation*. Every transaction
 //! holds a shared lock on `CURRENT`, so that whoever writes the next generation (compact, forget, restore) can
 //! take it exclusively and know that nobody looks at the old one. A transaction that finds another `CURRENT`
-//! than the one it knows opens the new generation first.
+//! than the one it knows opens the new generation first. The lock on the directory is the entrance: who wants the
+//! store alone stands in it, so that others leave and no new ones come.
 //!
 //! The database is opened read-only first: that takes 0.1 ms even while another process is stopped inside a
 //! write transaction. The writing handle comes with the first write. No wait for a lock outlasts the call's
@@ -86,6 +87,7 @@ enum Reading {
 struct CurrentLock {
     file: File,
     identity: (u64, u64),
+    entrance: File,
     holders: Mutex<Holders>,
 }
 
@@ -99,7 +101,10 @@ enum Holders {
 pub(crate) struct Pin(Arc<Generation>);
 
 /// Keeps everybody else away from the generation.
-struct Sole(Arc<Generation>);
+struct Sole {
+    generation: Arc<Generation>,
+    _entrance: File,
+}
 
 impl Drop for Generation {
     fn drop(&mut self) {
@@ -123,9 +128,9 @@ impl Drop for Pin {
 
 impl Drop for Sole {
     fn drop(&mut self) {
-        let mut holders = lock(&self.0.lock.holders);
+        let mut holders = lock(&self.generation.lock.holders);
         *holders = Holders::Shared(0);
-        self.0.lock.let_go();
+        self.generation.lock.let_go();
     }
 }
 
@@ -280,18 +285,18 @@ impl Files {
                     None => self.move_on(&known)?,
                 }
             };
-            let old = sole.0.writer(&self.options)?;
+            let old = sole.generation.writer(&self.options)?;
             Ok::<_, StoreError>((sole, old))
         })?;
-        let number = sole.0.number + 1;
-        self.sweep(sole.0.number)?;
+        let number = sole.generation.number + 1;
+        self.sweep(sole.generation.number)?;
         let path = self.home.join(data_file(number));
         make_private(&path)?;
         let filled = open_writer(&path, &self.options).and_then(|new| contained(|| fill(&old, &new)));
         let published = filled.and_then(|()| write_current(&self.home, number, Publish::Replace));
         if let Err(error) = published {
             // Where `CURRENT` has moved on in spite of the error, the file must stay.
-            if sole.0.is_current(&self.home).is_ok_and(|still| still)
+            if sole.generation.is_current(&self.home).is_ok_and(|still| still)
                 && let Err(error) = fs::remove_file(&path)
             {
                 tracing::warn!(%error, "a half-written generation stays until the next one is written");
@@ -355,7 +360,8 @@ impl Generation {
             }
             let identity = identity(&file.metadata().map_err(StoreError::file("read", &name))?);
             let number = read_current(&mut file, &name, home)?;
-            let lock = CurrentLock { file, identity, holders: Mutex::new(Holders::Shared(0)) };
+            let entrance = File::open(home).map_err(StoreError::file("read", home))?;
+            let lock = CurrentLock { file, identity, entrance, holders: Mutex::new(Holders::Shared(0)) };
             let mut opened = Self {
                 number,
                 path: home.join(data_file(number)),
@@ -386,8 +392,16 @@ impl Generation {
         let pin = retry("the store", wait, || {
             let mut holders = lock(&self.lock.holders);
             let Holders::Shared(count) = &mut *holders else { return Ok(None) };
-            if *count == 0 && tried(self.lock.file.try_lock_shared(), home)?.is_none() {
-                return Ok(None);
+            // Whoever has a transaction already may begin another: the one who waits for the first would else be
+            // waited for by the second.
+            if *count == 0 {
+                if tried(self.lock.entrance.try_lock_shared(), home)?.is_none() {
+                    return Ok(None);
+                }
+                self.lock.entrance.unlock().map_err(StoreError::file("unlock", home))?;
+                if tried(self.lock.file.try_lock_shared(), home)?.is_none() {
+                    return Ok(None);
+                }
             }
             *count += 1;
             Ok(Some(Pin(self.clone())))
@@ -397,14 +411,18 @@ impl Generation {
 
     /// Waits until nobody reads or writes, and keeps it so; `None` when `CURRENT` names another generation by now.
     fn take(self: &Arc<Self>, home: &Path, wait: Duration) -> Result<Option<Sole>, StoreError> {
-        let sole = retry("the store", wait, || {
+        // Opened anew, as the threads of this process must not get through by what is theirs.
+        let entrance = File::open(home).map_err(StoreError::file("read", home))?;
+        retry("the store", wait, || tried(entrance.try_lock(), home))?;
+        retry("the store", wait, || {
             let mut holders = lock(&self.lock.holders);
             if !matches!(*holders, Holders::Shared(0)) || tried(self.lock.file.try_lock(), home)?.is_none() {
                 return Ok(None);
             }
             *holders = Holders::Exclusive;
-            Ok(Some(Sole(self.clone())))
+            Ok(Some(()))
         })?;
+        let sole = Sole { generation: self.clone(), _entrance: entrance };
         Ok(self.is_current(home)?.then_some(sole))
     }
 

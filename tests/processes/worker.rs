@@ -321,11 +321,11 @@ fn stop_at(home: &Path, point: &str) {
 
 /// Stops the process before the n-th step that its opening and one turn ask of the file; without so many it ends.
 fn stop_at_step(home: &Path, step: u64) {
-    let disk = Arc::new(StopsAtStep { left: AtomicU64::new(step), what: std::sync::Mutex::new(String::new()) });
+    let disk = Arc::new(StopsAtStep { left: AtomicU64::new(step) });
     let store = Store::open(home, OpenOptions { disk: Some(disk.clone()), ..options() }).unwrap();
     say(&store).unwrap();
-    let reached = disk.left.load(Ordering::SeqCst) == u64::MAX;
     drop(store);
+    let reached = disk.left.load(Ordering::SeqCst) == u64::MAX;
     tell(if reached { "done" } else { "no such step" });
 }
 
@@ -406,7 +406,6 @@ impl Disk for StopsOnce {
 struct StopsAtStep {
     /// Steps until then; `u64::MAX` once it is over.
     left: AtomicU64,
-    what: std::sync::Mutex<String>,
 }
 
 impl Disk for StopsAtStep {
@@ -424,7 +423,6 @@ impl Disk for StopsAtStep {
                     format!("locked {what}{}", if exclusive { ", alone" } else { "" })
                 }
             };
-            *self.what.lock().unwrap() = what.clone();
             tell(&format!("stops: {what}"));
             stop_here();
         } else if left != u64::MAX {

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use lcm_core::limits;
+
 use super::{root, sources, text};
 
 #[test]
@@ -16,6 +18,40 @@ fn every_table_is_described() {
     for name in names {
         assert!(format.contains(&format!("`{name}`")), "docs/format.md does not describe the table {name}");
     }
+}
+
+#[test]
+fn every_described_table_is_there() {
+    let tables = text("lcm-store/src/tables.rs");
+    let format = text("docs/format.md");
+    for name in format.lines().filter_map(|line| line.strip_prefix("## Table `")?.strip_suffix('`')) {
+        assert!(tables.contains(&format!("TableDefinition::new(\"{name}\")")), "there is no table {name}");
+    }
+}
+
+/// Numbers of `limits` that a format rests on: another number would be another format.
+#[test]
+fn limits_in_the_docs_are_those_of_the_code() {
+    let format = text("docs/format.md");
+    let claims = [
+        format!("at most {} MiB", limits::MESSAGE_BYTES_MAX >> 20),
+        format!("| {} bytes", limits::CONTENT_BODY_BYTES_MIN),
+        format!("| {} bytes", limits::OTHER_BODY_BYTES_MIN),
+        format!("at most {} deep", limits::JSON_DEPTH_MAX),
+        format!("varint count (1 to {})", limits::SUMMARY_CHILDREN_MAX),
+        // Of `pack`, where a row is cut.
+        format!("has at most {} bytes", number_in("lcm-store/src/pack.rs", "ROW_BYTES_MAX: usize = ")),
+    ];
+    for claim in claims {
+        assert!(format.contains(&claim), "docs/format.md does not say: {claim}");
+    }
+}
+
+/// The number behind a piece of code.
+fn number_in(file: &str, code: &str) -> u64 {
+    let source = text(file);
+    let behind = source.split(code).nth(1).unwrap_or_else(|| panic!("{file} has no {code}"));
+    behind.split(';').next().unwrap().replace('_', "").parse().unwrap()
 }
 
 #[test]
@@ -61,13 +97,20 @@ fn links_in_the_docs_lead_somewhere() {
 
 #[test]
 fn test_data_has_its_licence_beside_it() {
-    let sample = root().join("tests/fixtures/sample");
-    let files: Vec<String> = std::fs::read_dir(&sample)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    assert!(files.iter().any(|name| name.starts_with("LICENSE")), "{files:?}");
-    assert!(files.iter().any(|name| name == "README.md"), "{files:?}");
+    let list = text("tests/fixtures/README.md");
+    for entry in std::fs::read_dir(root().join("tests/fixtures")).unwrap() {
+        let folder = entry.unwrap().path();
+        if !folder.is_dir() || folder.ends_with("__pycache__") {
+            continue;
+        }
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        let told = list.lines().find(|line| line.starts_with(&format!("| `{name}/` |")));
+        let told = told.unwrap_or_else(|| panic!("tests/fixtures/README.md does not tell of {name}"));
+        if !told.contains("that of the repository") {
+            let mut files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+            assert!(files.any(|name| name.to_string_lossy().starts_with("LICENSE")), "{name}: whose is it?");
+        }
+    }
 }
 
 #[test]

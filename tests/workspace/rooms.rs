@@ -65,6 +65,21 @@ fn libraries_read_no_clock_and_write_to_no_terminal() {
     }
 }
 
+/// `expect` says why it holds; `unwrap` does not.
+#[test]
+fn the_program_unwraps_nothing_without_a_proof() {
+    for folder in ["lcm-core/src", "lcm-store/src", "lcm-engine/src", "lcm-cli/src"] {
+        for (name, source) in sources(folder) {
+            for (number, line) in program(&source).lines().enumerate() {
+                let code = line.trim_start();
+                // Examples in doc comments are read by people who know what they do.
+                let unproved = !code.starts_with("//") && (code.contains(".unwrap()") || code.contains(".expect(\"\")"));
+                assert!(!unproved, "{name}:{}: {code}", number + 1);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_hosts_words_stay_in_its_file() {
     for (name, source) in sources("lcm-store/src").into_iter().chain(sources("lcm-core/src")) {

@@ -13,7 +13,9 @@ use crate::ui::{self, Ui};
 ///
 /// A message is shown whole. The order is that in which it was said.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  lcm-cli expand sum_0123456789abcdef\n  lcm-cli expand 'node 17' --children\n  lcm-cli expand 17 --raw")]
+#[command(
+    after_help = "Examples:\n  lcm-cli expand sum_0123456789abcdef\n  lcm-cli expand 'node 17' --children\n  lcm-cli expand 17 --raw"
+)]
 pub(crate) struct ExpandArgs {
     /// Summaries or messages
     #[arg(value_name = "HANDLE", required = true)]
@@ -65,7 +67,11 @@ pub(crate) fn run(args: &ExpandArgs, service: &dyn Service, ui: &mut Ui) -> Resu
                         super::heading(&mut text, &page.entry, ui);
                         let count = u64::try_from(page.children_all).unwrap_or(u64::MAX);
                         let noun = if args.children { "child" } else { "message" };
-                        let count = if noun == "child" && count != 1 { format!("{count} children") } else { ui::counted(count, noun) };
+                        let count = if noun == "child" && count != 1 {
+                            format!("{count} children")
+                        } else {
+                            ui::counted(count, noun)
+                        };
                         text.styled(ui::DIM, format_args!("  stands for {count}"));
                         text.plain("\n").said(&page.text).plain("\n");
                         ui.show(&text)?;

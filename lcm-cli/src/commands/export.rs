@@ -22,7 +22,9 @@ use crate::ui::{self, Ui};
 /// `lcm-cli import` takes them again and gives every message the same id; branches are included. To a file, the
 /// export appears when it is whole.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  lcm-cli export --output all.jsonl.gz\n  lcm-cli export '#3' tide-clock | gzip > two.jsonl.gz")]
+#[command(
+    after_help = "Examples:\n  lcm-cli export --output all.jsonl.gz\n  lcm-cli export '#3' tide-clock | gzip > two.jsonl.gz"
+)]
 pub(crate) struct ExportArgs {
     /// Only these sessions
     #[arg(value_name = "SESSION")]

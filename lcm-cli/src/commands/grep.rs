@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lcm_core::{Json, Role, SessionId};
 use lcm_engine::service::{
-    Cursor, Entry, Filter, Grep, GrepPage, GrepRequest, Kinds, LetterCase, Line, LineHit, LineOptions, Order, Pattern,
-    Scope, SearchMode, SearchRequest, Service, Session, WordHit, Words,
+    Cursor, Entry, Filter, Grep, GrepPage, GrepRequest, Kinds, LetterCase, Line, LineHit, LineOptions, Order,
+    Pattern, Scope, SearchMode, SearchRequest, Service, Session, WordHit, Words,
 };
 
 use super::ScopeArgs;
@@ -20,11 +20,12 @@ use crate::ui::{self, Text, Ui};
 /// there is. Letter case counts when the pattern has an upper-case letter. --words and --ranked look for words instead.
 /// Exits 1 when nothing matches.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  lcm-cli grep 'exit code [1-9]'\n  lcm-cli grep -F 'a.b(c)' --session '#3' -C 2\n  \
-                        lcm-cli grep --ranked 'why did the deploy fail' -m 5\n  lcm-cli grep -c TODO --since '2 days ago'")]
+#[command(
+    after_help = "Examples:\n  lcm-cli grep 'exit code [1-9]'\n  lcm-cli grep -F 'a.b(c)' --session '#3' -C 2\n  \
+                        lcm-cli grep --ranked 'why did the deploy fail' -m 5\n  lcm-cli grep -c TODO --since '2 days ago'"
+)]
 pub(crate) struct GrepArgs {
-    /// What to look for
-    #[arg(allow_hyphen_values = true)]
+    /// What to look for; -- before one that begins with a dash
     pattern: String,
     /// Take the pattern as it stands
     #[arg(long, short = 'F')]
@@ -119,7 +120,9 @@ pub(crate) fn run(args: &GrepArgs, service: &dyn Service, ui: &mut Ui) -> Result
         None => None,
         Some(text) => {
             let cursor = text.parse::<Cursor>();
-            Some(cursor.map_err(|error| CliError::usage(format!("{text:?}: {error}"), "leave out --cursor to begin anew"))?)
+            Some(cursor.map_err(|error| {
+                CliError::usage(format!("{text:?}: {error}"), "leave out --cursor to begin anew")
+            })?)
         }
     };
     if args.limit == Some(0) {
@@ -145,7 +148,8 @@ pub(crate) fn run(args: &GrepArgs, service: &dyn Service, ui: &mut Ui) -> Result
     if args.count || args.list_sessions {
         return count(args, request, service, ui);
     }
-    request.lines = Some(LineOptions { context: args.context, chars_max: args.chars, matches_max: args.lines });
+    request.lines =
+        Some(LineOptions { context: args.context, chars_max: args.chars, matches_max: args.lines });
     exact(args, request, service, ui)
 }
 
@@ -153,7 +157,10 @@ fn filter(args: &GrepArgs, ui: &Ui) -> Result<Filter, CliError> {
     let time = |text: &Option<String>| match text {
         None => Ok(None),
         Some(text) => moment::parse(text, ui.now_ms(), ui.zone()).map(Some).map_err(|what| {
-            CliError::usage(what, "write it like 2026-03-04, 2026-03-04 08:00, 2026-03-04T08:00:00Z, yesterday or 2 days ago")
+            CliError::usage(
+                what,
+                "write it like 2026-03-04, 2026-03-04 08:00, 2026-03-04T08:00:00Z, yesterday or 2 days ago",
+            )
         }),
     };
     Ok(Filter {
@@ -170,7 +177,12 @@ fn filter(args: &GrepArgs, ui: &Ui) -> Result<Filter, CliError> {
 }
 
 /// Exact search, page by page.
-fn exact(args: &GrepArgs, mut request: GrepRequest, service: &dyn Service, ui: &mut Ui) -> Result<Outcome, CliError> {
+fn exact(
+    args: &GrepArgs,
+    mut request: GrepRequest,
+    service: &dyn Service,
+    ui: &mut Ui,
+) -> Result<Outcome, CliError> {
     let (mut left, mut shown, mut damaged) = (args.limit.unwrap_or(usize::MAX), 0, 0);
     let mut next = None;
     let mut page_size = FIRST_PAGE;
@@ -214,7 +226,12 @@ fn tell(next: Option<Cursor>, damaged: u64, ui: &mut Ui) {
 }
 
 /// Counts hits, of each session.
-fn count(args: &GrepArgs, mut request: GrepRequest, service: &dyn Service, ui: &mut Ui) -> Result<Outcome, CliError> {
+fn count(
+    args: &GrepArgs,
+    mut request: GrepRequest,
+    service: &dyn Service,
+    ui: &mut Ui,
+) -> Result<Outcome, CliError> {
     request.grep.hits_max = COUNTED_PAGE;
     let mut counts: BTreeMap<SessionId, (Session, u64)> = BTreeMap::new();
     let (mut all, mut damaged) = (0_u64, 0);
@@ -317,7 +334,8 @@ fn show_snippet(hit: &WordHit, ui: &mut Ui) -> Result<(), CliError> {
         let said = piece.trim_end_matches(['\n', '\r']);
         let end = begin + said.len();
         let inside = hit.matches.iter().filter(|range| range.start < end && range.end > begin);
-        let matches: Vec<_> = inside.map(|range| range.start.max(begin) - begin..range.end.min(end) - begin).collect();
+        let matches: Vec<_> =
+            inside.map(|range| range.start.max(begin) - begin..range.end.min(end) - begin).collect();
         if !said.trim().is_empty() {
             let mut line = ui.text();
             line.plain("    ").said_with_matches(said, &matches);

@@ -30,7 +30,12 @@ const CANDIDATES_MAX: usize = 10;
 pub(crate) const BY: &str = concat!("lcm-cli ", env!("CARGO_PKG_VERSION"));
 
 /// Runs a command.
-pub(crate) fn run(parsed: Parsed, env: &Env<'_>, stdin: Box<dyn Read + Send>, ui: &mut Ui) -> Result<Outcome, CliError> {
+pub(crate) fn run(
+    parsed: Parsed,
+    env: &Env<'_>,
+    stdin: Box<dyn Read + Send>,
+    ui: &mut Ui,
+) -> Result<Outcome, CliError> {
     let home = paths::home(parsed.global.home.as_deref(), env)?;
     let open = || open(&home, Make::No);
     match parsed.command {
@@ -156,7 +161,10 @@ pub(crate) fn one_target(service: &dyn Service, scope: &Scope, text: &str) -> Re
 }
 
 fn session_line(session: &Session) -> String {
-    format!("#{} {} (agent {}, person {})", session.id, session.name, session.owner.agent, session.owner.person)
+    format!(
+        "#{} {} (agent {}, person {})",
+        session.id, session.name, session.owner.agent, session.owner.person
+    )
 }
 
 fn node_line(node: &Entry) -> String {
@@ -167,7 +175,10 @@ fn node_line(node: &Entry) -> String {
 }
 
 fn ambiguous(text: &str, count: usize, lines: impl Iterator<Item = String>) -> CliError {
-    let mut what = format!("{text:?} can mean {}", if count > CANDIDATES_MAX { "many things".to_owned() } else { format!("{count} things") });
+    let mut what = format!(
+        "{text:?} can mean {}",
+        if count > CANDIDATES_MAX { "many things".to_owned() } else { format!("{count} things") }
+    );
     for line in lines.take(CANDIDATES_MAX) {
         what.push_str("\n  ");
         what.push_str(&line);

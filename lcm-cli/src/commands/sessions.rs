@@ -43,7 +43,8 @@ fn table(sessions: &[SessionEntry], ui: &mut Ui) -> Result<(), CliError> {
     let row = |entry: &SessionEntry| -> [String; 8] {
         let owner = &entry.session.owner;
         let short = |text: &str, columns| ui::shorten(&one_line(text), columns).into_owned();
-        let (first, last) = entry.span_ms.map_or_else(Default::default, |(first, last)| (ui.time(first), ui.time(last)));
+        let (first, last) =
+            entry.span_ms.map_or_else(Default::default, |(first, last)| (ui.time(first), ui.time(last)));
         [
             entry.session.id.to_string(),
             short(&entry.session.name, NAME_COLUMNS),

@@ -15,7 +15,9 @@ use crate::ui::{self, Text, Ui};
 /// A session shows all of its messages. Text is made readable and harmless; --raw gives the JSON that was said, one
 /// message a line.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  lcm-cli show 17 18\n  lcm-cli show msg_0123456789abcdef --raw\n  lcm-cli show '#3' --from 120 --limit 10")]
+#[command(
+    after_help = "Examples:\n  lcm-cli show 17 18\n  lcm-cli show msg_0123456789abcdef --raw\n  lcm-cli show '#3' --from 120 --limit 10"
+)]
 pub(crate) struct ShowArgs {
     /// Messages, summaries or sessions
     #[arg(value_name = "SESSION|HANDLE", required = true)]
@@ -91,7 +93,13 @@ fn show_session(
     Ok(shown)
 }
 
-fn show_node(entry: &Entry, scope: &Scope, raw: bool, service: &dyn Service, ui: &mut Ui) -> Result<(), CliError> {
+fn show_node(
+    entry: &Entry,
+    scope: &Scope,
+    raw: bool,
+    service: &dyn Service,
+    ui: &mut Ui,
+) -> Result<(), CliError> {
     let request = ExpandRequest {
         scope: scope.clone(),
         number: entry.number,

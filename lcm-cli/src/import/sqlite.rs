@@ -67,7 +67,9 @@ pub(super) fn decode(path: &Path, sink: &mut Sink<'_>) -> Result<(), ReadError> 
         }
     }
     if let Some(version) = schema_version(connection).filter(|version| *version > SCHEMA_KNOWN) {
-        let what = format!("its schema {version} is newer than any known here ({SCHEMA_KNOWN}); columns that are not known are kept");
+        let what = format!(
+            "its schema {version} is newer than any known here ({SCHEMA_KNOWN}); columns that are not known are kept"
+        );
         sink(Decoded::Fault(Fault { at: Spot::Whole, what, is_kept: true }))?;
     }
     let mut heads = Vec::new();
@@ -102,13 +104,22 @@ pub(super) fn decode(path: &Path, sink: &mut Sink<'_>) -> Result<(), ReadError> 
 }
 
 /// Decodes one session; gives how many rows were copies of others.
-fn decode_session(connection: &Connection, head: &SessionHead, sink: &mut Sink<'_>) -> Result<u64, ReadError> {
+fn decode_session(
+    connection: &Connection,
+    head: &SessionHead,
+    sink: &mut Sink<'_>,
+) -> Result<u64, ReadError> {
     let columns = columns(connection, "SELECT * FROM messages LIMIT 0").map_err(ReadError::Sqlite)?;
     let mut rows = Vec::new();
-    let read = each_row(connection, "SELECT * FROM messages WHERE session_id = ?1 ORDER BY id", &[&head.id], &mut |row| {
-        rows.push(Row { columns: &columns, cells: row.cells });
-        Ok(())
-    });
+    let read = each_row(
+        connection,
+        "SELECT * FROM messages WHERE session_id = ?1 ORDER BY id",
+        &[&head.id],
+        &mut |row| {
+            rows.push(Row { columns: &columns, cells: row.cells });
+            Ok(())
+        },
+    );
     cannot_go_on(read, &format!("session {:?}", head.id), sink)?;
     let mut faults = Vec::new();
     let (incoming, copies) = hermes::session(head, &rows, &mut faults);
@@ -147,7 +158,7 @@ fn schema_version(connection: &Connection) -> Option<i64> {
 }
 
 fn columns(connection: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
-    Ok(connection.prepare(sql)?.column_names().into_iter().map(str::to_owned).collect())
+    Ok(connection.prepare(sql)?.column_names().map(str::to_owned).collect())
 }
 
 /// Hands over the rows of a query.
@@ -158,7 +169,7 @@ fn each_row(
     each: &mut dyn FnMut(Row<'_>) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
     let mut statement = connection.prepare(sql).map_err(ReadError::Sqlite)?;
-    let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query(rusqlite::params_from_iter(values)).map_err(ReadError::Sqlite)?;
     while let Some(row) = rows.next().map_err(ReadError::Sqlite)? {
         let cells = (0..columns.len()).map(|i| row.get_ref(i).map(cell));
@@ -215,7 +226,8 @@ fn open_copy(path: &Path) -> Result<Opened, ReadError> {
 
 /// Opens a database read-only and looks into it, because SQLite opens anything.
 fn open_at(path: &Path, options: &str) -> Result<Connection, ReadError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(uri(path, options), flags).map_err(ReadError::Sqlite)?;
     // An agent in the middle of a write is waited for.
     connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(ReadError::Sqlite)?;
@@ -246,6 +258,9 @@ mod tests {
 
     #[test]
     fn any_path_makes_a_uri() {
-        assert_eq!(uri(Path::new("/a b/50%?#é.db"), "immutable=1"), "file:/a%20b/50%25%3F%23%C3%A9.db?mode=ro&immutable=1");
+        assert_eq!(
+            uri(Path::new("/a b/50%?#é.db"), "immutable=1"),
+            "file:/a%20b/50%25%3F%23%C3%A9.db?mode=ro&immutable=1"
+        );
     }
 }

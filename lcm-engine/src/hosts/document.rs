@@ -265,7 +265,11 @@ mod tests {
     fn a_list_that_ends_early_gives_what_was_whole() {
         assert_eq!(
             told("[{\"a\":1},\n{\"b\":\"cut"),
-            ["element 1 in line 1: {\"a\":1}", "element 2 in line 2: {\"b\":\"cut", "line 2: the text ends inside the list"]
+            [
+                "element 1 in line 1: {\"a\":1}",
+                "element 2 in line 2: {\"b\":\"cut",
+                "line 2: the text ends inside the list"
+            ]
         );
     }
 
@@ -286,7 +290,10 @@ mod tests {
     fn the_messages_of_a_cut_request_are_found() {
         assert_eq!(
             told("{\"model\": \"m\", \"messages\": [{\"role\": \"user\"}], \"tools\": ["),
-            ["element 1 in line 1: {\"role\": \"user\"}", "line 1: the object is not whole; its list of messages is"]
+            [
+                "element 1 in line 1: {\"role\": \"user\"}",
+                "line 1: the object is not whole; its list of messages is"
+            ]
         );
         assert_eq!(told("{\"model\": "), ["line 1: the object has no whole list of messages"]);
         assert_eq!(told("{"), ["line 1: the object has no whole list of messages"]);

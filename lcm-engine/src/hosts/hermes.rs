@@ -39,7 +39,8 @@ const SHOWN: [(&str, Holds); 10] = [
 ];
 
 /// Columns whose usual value says nothing.
-const USUAL: [(&str, i64); 4] = [("active", 1), ("compacted", 0), ("observed", 0), ("_compressed_summary", 0)];
+const USUAL: [(&str, i64); 4] =
+    [("active", 1), ("compacted", 0), ("observed", 0), ("_compressed_summary", 0)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holds {
@@ -114,7 +115,8 @@ impl SessionHead {
     /// Reads a row of `sessions`; `None` when it has no id.
     #[must_use]
     pub fn of(row: &Row<'_>) -> Option<Self> {
-        let source = row.text("source").map_or_else(|| "hermes".to_owned(), |source| format!("hermes:{source}"));
+        let source =
+            row.text("source").map_or_else(|| "hermes".to_owned(), |source| format!("hermes:{source}"));
         let (agent, person) = (row.text("profile_name"), row.text("session_key"));
         Some(Self { id: row.text("id")?, source, agent, person })
     }
@@ -234,14 +236,25 @@ fn said(row: &Row<'_>) -> (Option<Said>, Vec<Fault>) {
 
 fn said_or(row: &Row<'_>, kept: &mut dyn FnMut(String)) -> Result<Said, String> {
     let role = plain(row, "role")?.ok_or("it has no role")?;
-    let mut entries: Vec<(JsonString, Json)> = vec![("role".into(), role.into()), ("content".into(), content(row, kept)?)];
+    let mut entries: Vec<(JsonString, Json)> =
+        vec![("role".into(), role.into()), ("content".into(), content(row, kept)?)];
     for (name, holds) in SHOWN {
-        let Some(text) = plain(row, name)?.filter(|text| !text.is_empty() || holds == Holds::TextOrEmpty) else { continue };
-        let value = if holds == Holds::Json { Json::parse(text.as_bytes()).map_err(|_| name) } else { Ok(text.clone().into()) };
-        entries.push((name.into(), value.unwrap_or_else(|name| {
-            kept(format!("its {name} are no JSON; they are kept as text"));
-            text.into()
-        })));
+        let Some(text) = plain(row, name)?.filter(|text| !text.is_empty() || holds == Holds::TextOrEmpty)
+        else {
+            continue;
+        };
+        let value = if holds == Holds::Json {
+            Json::parse(text.as_bytes()).map_err(|_| name)
+        } else {
+            Ok(text.clone().into())
+        };
+        entries.push((
+            name.into(),
+            value.unwrap_or_else(|name| {
+                kept(format!("its {name} are no JSON; they are kept as text"));
+                text.into()
+            }),
+        ));
     }
     let message = Message::from_json(Json::Object(entries)).map_err(|error| error.to_string())?;
     let message = IncomingMessage::new(&message).map_err(|error| error.to_string())?;
@@ -370,8 +383,10 @@ mod tests {
 
     #[test]
     fn what_was_taken_back_stands_on_a_path_of_its_own() {
-        let (incoming, _) = flagged(&[("a", 1, 1, 0), ("b", 2, 0, 0), ("c", 3, 1, 0), ("d", 4, 0, 0), ("e", 5, 0, 0)]);
-        let lists: Vec<Vec<usize>> = (0..incoming.paths.len()).map(|path| contents(&incoming, path)).collect();
+        let (incoming, _) =
+            flagged(&[("a", 1, 1, 0), ("b", 2, 0, 0), ("c", 3, 1, 0), ("d", 4, 0, 0), ("e", 5, 0, 0)]);
+        let lists: Vec<Vec<usize>> =
+            (0..incoming.paths.len()).map(|path| contents(&incoming, path)).collect();
         assert_eq!(lists, [vec![0, 1], vec![0, 2, 3, 4], vec![0, 2]]);
     }
 
@@ -410,7 +425,8 @@ mod tests {
         ];
         let mut faults = Vec::new();
         let (incoming, _) = session(&head(), &rows, &mut faults);
-        let told: Vec<String> = faults.iter().map(|fault| format!("{}: {} {}", fault.at, fault.what, fault.is_kept)).collect();
+        let told: Vec<String> =
+            faults.iter().map(|fault| format!("{}: {} {}", fault.at, fault.what, fault.is_kept)).collect();
         assert_eq!(
             told,
             [

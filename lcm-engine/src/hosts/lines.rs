@@ -39,7 +39,8 @@ impl<'a> Lines<'a> {
     /// # Errors
     /// When not a single byte can be read.
     pub(super) fn new(input: &'a mut dyn Read) -> Result<Self, DecodeError> {
-        let mut lines = Self { input, buffer: Vec::new(), next_line: 1, failure: None, is_at_end: false, head: 0 };
+        let mut lines =
+            Self { input, buffer: Vec::new(), next_line: 1, failure: None, is_at_end: false, head: 0 };
         let mut wanted = HEAD_BYTES;
         loop {
             if let Err(error) = lines.fill(wanted) {
@@ -112,9 +113,9 @@ impl<'a> Lines<'a> {
         if self.buffer.len() > max {
             return Err(DecodeError::TooLarge);
         }
-        let failure = self.failure.map(|failure| {
-            Fault::lost(Spot::Whole, format_args!("it cannot be read to its end: {failure}"))
-        });
+        let failure = self
+            .failure
+            .map(|failure| Fault::lost(Spot::Whole, format_args!("it cannot be read to its end: {failure}")));
         Ok(Rest { text: self.buffer, failure })
     }
 

@@ -49,10 +49,16 @@ fn is_turn(value: &Json) -> bool {
 }
 
 /// Decodes lines.
-pub(super) fn decode_lines(lines: &mut Lines<'_>, options: &DecodeOptions, sink: &mut Sink<'_>) -> Result<(), DecodeError> {
+pub(super) fn decode_lines(
+    lines: &mut Lines<'_>,
+    options: &DecodeOptions,
+    sink: &mut Sink<'_>,
+) -> Result<(), DecodeError> {
     let parse = |line: &NumberedLine<'_>| match Json::parse(line.text) {
         Ok(value) => item(value, Spot::Line(line.number), options),
-        Err(error) => Item::Fault(Fault::lost(Spot::Line(line.number), format_args!("it is not JSON: {error}"))),
+        Err(error) => {
+            Item::Fault(Fault::lost(Spot::Line(line.number), format_args!("it is not JSON: {error}")))
+        }
     };
     let mut gathered = Gathered::new(options);
     while let Some(items) = lines.batch(parse, Item::Fault) {
@@ -65,7 +71,11 @@ pub(super) fn decode_lines(lines: &mut Lines<'_>, options: &DecodeOptions, sink:
 }
 
 /// Decodes one JSON document: a list of values, or one value.
-pub(super) fn decode_document(rest: &Rest, options: &DecodeOptions, sink: &mut Sink<'_>) -> Result<(), DecodeError> {
+pub(super) fn decode_document(
+    rest: &Rest,
+    options: &DecodeOptions,
+    sink: &mut Sink<'_>,
+) -> Result<(), DecodeError> {
     let parse = |part: &Part<'_>| match part {
         Part::Fault(fault) => Item::Fault(fault.clone()),
         Part::Value { spot, text } => match Json::parse(text) {
@@ -93,7 +103,10 @@ pub(super) fn decode_document(rest: &Rest, options: &DecodeOptions, sink: &mut S
 
 fn item(value: Json, spot: Spot, options: &DecodeOptions) -> Item {
     if value.as_object().is_none() {
-        return Item::Fault(Fault::lost(spot, format_args!("{} stands where a message should", kind(&value))));
+        return Item::Fault(Fault::lost(
+            spot,
+            format_args!("{} stands where a message should", kind(&value)),
+        ));
     }
     if value.get("messages").is_some_and(|list| list.as_array().is_some()) {
         let (incoming, aside) = session(value, spot, options);

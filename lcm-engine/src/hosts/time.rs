@@ -21,7 +21,10 @@ pub(super) fn from_number(literal: &str) -> Option<i64> {
         None => (false, literal),
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.is_empty() || whole.len() > 18 || !whole.bytes().chain(fraction.bytes()).all(|c| c.is_ascii_digit()) {
+    if whole.is_empty()
+        || whole.len() > 18
+        || !whole.bytes().chain(fraction.bytes()).all(|c| c.is_ascii_digit())
+    {
         return None;
     }
     let whole: i64 = whole.parse().ok()?;
@@ -46,7 +49,17 @@ pub(super) fn from_text(text: &str) -> Option<i64> {
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 
@@ -86,7 +99,12 @@ fn of_day_ms(time: &str) -> Option<i64> {
     let mut parts = clock.split(':');
     let (hour, minute) = (digits(parts.next()?, 2, 2)?, digits(parts.next()?, 2, 2)?);
     let second = parts.next().map_or(Some(0), |second| digits(second, 2, 2))?;
-    if parts.next().is_some() || hour > 23 || minute > 59 || second > 60 || !fraction.bytes().all(|c| c.is_ascii_digit()) {
+    if parts.next().is_some()
+        || hour > 23
+        || minute > 59
+        || second > 60
+        || !fraction.bytes().all(|c| c.is_ascii_digit())
+    {
         return None;
     }
     let fraction: String = fraction.chars().chain("000".chars()).take(3).collect();
@@ -137,8 +155,17 @@ mod tests {
             assert_eq!(from_number(literal), None, "{literal}");
         }
         for text in [
-            "", "yesterday", "2026-13-40", "2026-02-29", "1900-02-29", "2026-03-04T25:00:00Z", "2026-03-04T10:00:00+2",
-            "2026-03-04T1é:00:00", "March-99-2024", "2026-03-04-05", &"9".repeat(5000),
+            "",
+            "yesterday",
+            "2026-13-40",
+            "2026-02-29",
+            "1900-02-29",
+            "2026-03-04T25:00:00Z",
+            "2026-03-04T10:00:00+2",
+            "2026-03-04T1é:00:00",
+            "March-99-2024",
+            "2026-03-04-05",
+            &"9".repeat(5000),
         ] {
             assert_eq!(from_text(text), None, "{text}");
         }
