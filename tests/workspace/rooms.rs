@@ -69,8 +69,15 @@ fn libraries_read_no_clock_and_write_to_no_terminal() {
 #[test]
 fn the_program_unwraps_nothing_without_a_proof() {
     for folder in ["lcm-core/src", "lcm-store/src", "lcm-engine/src", "lcm-cli/src"] {
-        for (name, source) in sources(folder) {
-            for (number, line) in program(&source).lines().enumerate() {
+        let sources = sources(folder);
+        // Files that are tests as a whole say so where they are named.
+        let named = |source: &str, file: &str| source.contains(&format!("#[cfg(test)]\nmod {file};"));
+        for (name, source) in &sources {
+            let file = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".rs");
+            if sources.iter().any(|(_, source)| named(source, file)) {
+                continue;
+            }
+            for (number, line) in program(source).lines().enumerate() {
                 let code = line.trim_start();
                 // Examples in doc comments are read by people who know what they do.
                 let unproved = !code.starts_with("//") && (code.contains(".unwrap()") || code.contains(".expect(\"\")"));
