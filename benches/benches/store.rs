@@ -15,8 +15,7 @@ use lcm_store::{Grep, Pace, Words};
 
 /// The messages of the sample, all sessions behind each other.
 fn sample() -> Vec<Said> {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/sample/sample.sessions.jsonl.gz");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/sample/sample.sessions.jsonl.gz");
     let file = std::fs::File::open(&path).expect("the sample lies in the checkout");
     let mut text = String::new();
     flate2::read::MultiGzDecoder::new(file).read_to_string(&mut text).expect("the sample is whole");
@@ -40,17 +39,13 @@ fn store(criterion: &mut Criterion) {
     host.engine().store().catch_up(Pace::Bulk, &|_| {}).expect("the index is made");
     let session = host.session("sample").expect("it is there");
 
-    criterion
-        .bench_function("open", |bencher| bencher.iter(|| Host::open(black_box(&home)).expect("it opens")));
+    criterion.bench_function("open", |bencher| bencher.iter(|| Host::open(black_box(&home)).expect("it opens")));
     let mut turns = 0;
     criterion.bench_function("turn of 4, durable", |bencher| {
         bencher.iter_batched(
             || {
                 turns += 1;
-                let one = |i| Said {
-                    json: format!(r#"{{"role":"user","content":"turn {turns}, {i}"}}"#),
-                    seen_ms: 0,
-                };
+                let one = |i| Said { json: format!(r#"{{"role":"user","content":"turn {turns}, {i}"}}"#), seen_ms: 0 };
                 (format!("turn {turns}"), (0..4).map(one).collect::<Vec<_>>())
             },
             |(name, messages)| host.say(&name, 0, &messages).expect("it is kept"),

@@ -56,8 +56,7 @@ impl Host {
         sessions: impl Iterator<Item = Result<Incoming, EngineError>> + Send,
         mut done: impl FnMut(&Ingested),
     ) -> Result<(), EngineError> {
-        let options =
-            ImportOptions { defaults: self.owner.clone(), by: BY.to_owned(), now_ms: 0, indexing: &|_| {} };
+        let options = ImportOptions { defaults: self.owner.clone(), by: BY.to_owned(), now_ms: 0, indexing: &|_| {} };
         let mut failed = None;
         let mut lists = sessions.map_while(|list| list.map_err(|error| failed = Some(error)).ok());
         self.engine.import(&mut lists, &options, &mut done)?;
@@ -92,13 +91,7 @@ pub fn incoming(session: &str, known: u64, messages: &[Said]) -> Result<Incoming
         Ok(message)
     };
     let messages = messages.iter().map(one).collect::<Result<_, _>>()?;
-    Ok(Incoming {
-        name: session.to_owned(),
-        source: "workload".to_owned(),
-        known,
-        messages,
-        ..Incoming::default()
-    })
+    Ok(Incoming { name: session.to_owned(), source: "workload".to_owned(), known, messages, ..Incoming::default() })
 }
 
 /// Bytes of what a message says: its content and the arguments of its calls, as the workload's driver counts them.
@@ -109,7 +102,6 @@ pub fn content_bytes(said: &Said) -> Result<usize, lcm_core::JsonError> {
     let message = Json::parse(said.json.as_bytes())?;
     let text = |value: Option<&Json>| value.and_then(Json::as_str).map_or(0, str::len);
     let calls = message.get("tool_calls").and_then(Json::as_array).unwrap_or_default();
-    let arguments =
-        calls.iter().map(|call| text(call.get("function").and_then(|function| function.get("arguments"))));
+    let arguments = calls.iter().map(|call| text(call.get("function").and_then(|function| function.get("arguments"))));
     Ok(text(message.get("content")) + arguments.sum::<usize>())
 }

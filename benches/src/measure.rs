@@ -84,10 +84,7 @@ fn milliseconds(time: Duration) -> f64 {
 pub fn cpu_time() -> Duration {
     let usage = usage();
     let of = |time: libc::timeval| {
-        Duration::new(
-            u64::try_from(time.tv_sec).unwrap_or(0),
-            u32::try_from(time.tv_usec).unwrap_or(0) * 1000,
-        )
+        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_usec).unwrap_or(0) * 1000)
     };
     of(usage.ru_utime) + of(usage.ru_stime)
 }

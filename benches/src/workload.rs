@@ -71,16 +71,12 @@ fn collect(lines: impl Iterator<Item = Result<String>>) -> Result<Vec<Session>> 
     let mut sessions: Vec<Session> = Vec::new();
     for line in lines {
         let line = line?;
-        let said: Line<'_> =
-            serde_json::from_str(&line).map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
+        let said: Line<'_> = serde_json::from_str(&line).map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
         if sessions.last().is_none_or(|session| session.name != said.session) {
             sessions.push(Session { name: said.session.to_owned(), messages: Vec::new() });
         }
         let messages = &mut sessions.last_mut().expect("one was just pushed").messages;
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "moments of this workload fit a thousand times over"
-        )]
+        #[allow(clippy::cast_possible_truncation, reason = "moments of this workload fit a thousand times over")]
         messages.push(Said { json: said.msg.get().to_owned(), seen_ms: (said.ts * 1000.0) as i64 });
     }
     Ok(sessions)

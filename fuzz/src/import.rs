@@ -65,10 +65,8 @@ fn decoded(input: &mut dyn Read, format: Option<Format>) -> Vec<String> {
 
 fn rows_become_a_session(bytes: &[u8]) {
     let columns = COLUMNS.map(str::to_owned);
-    let rows: Vec<Row<'_>> = bytes
-        .split(|byte| *byte == b'\n')
-        .map(|line| Row { columns: &columns, cells: cells(line) })
-        .collect();
+    let rows: Vec<Row<'_>> =
+        bytes.split(|byte| *byte == b'\n').map(|line| Row { columns: &columns, cells: cells(line) }).collect();
     let head = rows.first().and_then(SessionHead::of).unwrap_or_else(|| SessionHead::unlisted("fuzz"));
     let mut faults = Vec::new();
     let (incoming, copies) = hermes::session(&head, &rows, &mut faults);
@@ -133,10 +131,7 @@ fn session_is_whole(incoming: &Incoming) -> String {
     for path in &incoming.paths {
         let shared = path.parent.map_or(0, |(parent, shared)| {
             let length: Option<&usize> = lengths.get(parent);
-            assert!(
-                length.is_some_and(|length| shared <= *length),
-                "a path shares what its parent does not have"
-            );
+            assert!(length.is_some_and(|length| shared <= *length), "a path shares what its parent does not have");
             shared
         });
         lengths.push(shared + path.own.len());
@@ -157,10 +152,7 @@ fn message_reads_back(encoded: &EncodedMessage) {
 }
 
 fn is_object_or_empty(volatile: &[u8]) {
-    assert!(
-        volatile.is_empty() || matches!(Json::parse(volatile), Ok(Json::Object(_))),
-        "volatile keys are an object"
-    );
+    assert!(volatile.is_empty() || matches!(Json::parse(volatile), Ok(Json::Object(_))), "volatile keys are an object");
 }
 
 fn fault_says_something(fault: &Fault) -> String {

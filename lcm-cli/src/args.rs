@@ -46,13 +46,7 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) format: FormatArg,
     /// When to use colour
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        help_heading = "Options of every command"
-    )]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = "Options of every command")]
     pub(crate) color: ColorArg,
     /// Show everything at once, also on a terminal
     #[arg(long, global = true, help_heading = "Options of every command")]

@@ -164,12 +164,8 @@ fn engine_hint(error: &EngineError) -> Option<&'static str> {
             }
             StoreError::NotAStore { .. } => Some("name another directory with --home or LCM_HOME"),
             StoreError::TooNew { .. } => Some("use the newer lcm-cli that wrote it"),
-            StoreError::OtherProtocol(_) => {
-                Some("end the program that has it open, or use the same version of lcm")
-            }
-            StoreError::Busy { .. } => {
-                Some("try again; if it stays like this, a process that holds it is stopped")
-            }
+            StoreError::OtherProtocol(_) => Some("end the program that has it open, or use the same version of lcm"),
+            StoreError::Busy { .. } => Some("try again; if it stays like this, a process that holds it is stopped"),
             StoreError::Damaged { .. } | StoreError::DamagedBody(_) | StoreError::DamagedRow { .. } => {
                 Some("`lcm-cli check` tells the extent; `lcm-cli export` saves what can be read")
             }

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use lcm_core::{Json, Level};
 use lcm_engine::service::{
-    Child, Description, Entry, IndexState, IndexStatus, Line, Revision, Session, SessionDescription,
-    SessionEntry, Status, Whole,
+    Child, Description, Entry, IndexState, IndexStatus, Line, Revision, Session, SessionDescription, SessionEntry,
+    Status, Whole,
 };
 
 use crate::moment;
@@ -49,11 +49,7 @@ pub(crate) fn entry(entry: &Entry) -> Entries {
         Some(summary) => entries.push(("summary", summary.0.into())),
         None => entries.push(("role", entry.role.name().into())),
     }
-    entries.extend([
-        ("time", time(entry.seen_ms)),
-        ("time_ms", entry.seen_ms.into()),
-        ("tokens", entry.tokens.into()),
-    ]);
+    entries.extend([("time", time(entry.seen_ms)), ("time_ms", entry.seen_ms.into()), ("tokens", entry.tokens.into())]);
     if entry.is_late {
         entries.push(("late", true.into()));
     }
@@ -195,11 +191,8 @@ pub(crate) fn ranges(ranges: &[Range<usize>]) -> Json {
 
 pub(crate) fn lines(lines: &[Line]) -> Json {
     list(lines.iter().map(|line| {
-        let mut entries = vec![
-            ("line", number(line.number)),
-            ("text", text(&line.text)),
-            ("matches", ranges(&line.matches)),
-        ];
+        let mut entries =
+            vec![("line", number(line.number)), ("text", text(&line.text)), ("matches", ranges(&line.matches))];
         if line.cut != (false, false) {
             entries.push(("cut", true.into()));
         }

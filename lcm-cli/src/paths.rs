@@ -30,18 +30,14 @@ mod tests {
     #[test]
     fn the_nearest_setting_wins() {
         let found = |asked: Option<&str>, env: &[(&str, &str)]| {
-            let env =
-                |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+            let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
             home(asked.map(Path::new), &env).ok()
         };
         let all = [("LCM_HOME", "/l"), ("XDG_DATA_HOME", "/x"), ("HOME", "/h")];
         assert_eq!(found(Some("a"), &all), Some("a".into()));
         assert_eq!(found(None, &all), Some("/l".into()));
         assert_eq!(found(None, &[("LCM_HOME", ""), ("XDG_DATA_HOME", "/x")]), Some("/x/lcm".into()));
-        assert_eq!(
-            found(None, &[("XDG_DATA_HOME", "x"), ("HOME", "/h")]),
-            Some("/h/.local/share/lcm".into())
-        );
+        assert_eq!(found(None, &[("XDG_DATA_HOME", "x"), ("HOME", "/h")]), Some("/h/.local/share/lcm".into()));
         assert_eq!(found(None, &[]), None);
     }
 }

@@ -67,12 +67,7 @@ impl Out {
 }
 
 impl Ui {
-    pub(crate) fn new(
-        stdout: Stream,
-        stderr: Stream,
-        global: &GlobalArgs,
-        surroundings: Surroundings,
-    ) -> Self {
+    pub(crate) fn new(stdout: Stream, stderr: Stream, global: &GlobalArgs, surroundings: Surroundings) -> Self {
         let colors = |stream: &Stream| match global.color {
             ColorArg::Always => true,
             ColorArg::Never => false,
@@ -394,10 +389,7 @@ mod tests {
 
     #[test]
     fn what_steers_a_terminal_is_made_harmless() {
-        assert_eq!(
-            clean("a\x1b[31mb\x07\u{9b}c\u{202e}\n\td\x7f\r\ne\r"),
-            "a␛[31mb␇<U+009B>c<U+202E>\n\td␡\ne␍"
-        );
+        assert_eq!(clean("a\x1b[31mb\x07\u{9b}c\u{202e}\n\td\x7f\r\ne\r"), "a␛[31mb␇<U+009B>c<U+202E>\n\td␡\ne␍");
         assert!(matches!(clean("plain, 統, é\n"), Cow::Borrowed(_)));
     }
 

@@ -25,9 +25,7 @@ pub mod tokens;
 pub mod limits;
 
 pub use canon::{EncodedBody, EncodedMessage, StoredMessage};
-pub use id::{
-    Arrival, BodyId, Handle, HandleKind, IdPrefix, NodeId, OpId, SessionId, SummaryNumber, TimelineId,
-};
+pub use id::{Arrival, BodyId, Handle, HandleKind, IdPrefix, NodeId, OpId, SessionId, SummaryNumber, TimelineId};
 pub use json::{Json, JsonError, JsonString};
 pub use message::{Message, MessageError, Role};
 pub use node::{Level, Summary, SummaryError};

@@ -145,8 +145,7 @@ impl Message {
     /// there was none.
     pub fn take_volatile(&mut self, keys: &[&str]) -> Vec<u8> {
         let Json::Object(entries) = &mut self.json else { return Vec::new() };
-        let is_volatile =
-            |(key, _): &mut (JsonString, Json)| keys.iter().any(|name| name.as_bytes() == key.as_bytes());
+        let is_volatile = |(key, _): &mut (JsonString, Json)| keys.iter().any(|name| name.as_bytes() == key.as_bytes());
         let taken: Vec<(JsonString, Json)> = entries.extract_if(.., is_volatile).collect();
         if taken.is_empty() { Vec::new() } else { Json::Object(taken).to_text() }
     }
@@ -181,9 +180,7 @@ fn check(json: &Json, depth: usize) -> Result<(), MessageError> {
         return Err(MessageError::TooDeep);
     }
     match json {
-        Json::Number(literal) if !is_number(literal.as_bytes()) => {
-            Err(MessageError::BadNumber(literal.clone()))
-        }
+        Json::Number(literal) if !is_number(literal.as_bytes()) => Err(MessageError::BadNumber(literal.clone())),
         Json::Array(elements) => elements.iter().try_for_each(|element| check(element, depth + 1)),
         Json::Object(entries) => entries.iter().try_for_each(|(_, value)| check(value, depth + 1)),
         _ => Ok(()),

@@ -169,12 +169,7 @@ mod tests {
     use super::*;
 
     fn parts() -> SummaryParts {
-        SummaryParts {
-            text: "t".into(),
-            children: vec![NodeId::from_bytes([1; 32])],
-            depth: 1,
-            span_ms: (5, 5),
-        }
+        SummaryParts { text: "t".into(), children: vec![NodeId::from_bytes([1; 32])], depth: 1, span_ms: (5, 5) }
     }
 
     #[test]

@@ -298,12 +298,7 @@ fn printable(character: char) -> Option<char> {
         '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(character)),
         '\u{7f}' => Some('\u{2421}'),
         '\u{80}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => Some('\u{fffd}'),
-        '\u{61c}'
-        | '\u{200e}'
-        | '\u{200f}'
-        | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}'
-        | '\u{feff}' => None,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => None,
         // Tags: invisible ASCII, a known way to hide orders to a model.
         '\u{e0000}'..='\u{e007f}' => None,
         _ => Some(character),
@@ -381,8 +376,7 @@ mod tests {
             {"type":"tool_result","content":[{"type":"text","text":"x"},{"type":"image","source":{"type":"base64","data":"BBBB"}}]},
             {"type":"image","source":{"type":"base64","data":"CCCC"}}, "bare", 5]}"#;
         assert_eq!(searched(anthropic), "plain\nx\n\n\nbare");
-        let call =
-            r#"{"content":[{"type":"tool_use","id":"t","name":"read","input":{"path":"/a b","n":[1,2]}}]}"#;
+        let call = r#"{"content":[{"type":"tool_use","id":"t","name":"read","input":{"path":"/a b","n":[1,2]}}]}"#;
         assert_eq!(searched(call), "read\n{\"path\":\"/a b\",\"n\":[1,2]}");
     }
 
@@ -406,10 +400,7 @@ mod tests {
                 r#"{"reasoning_details":[{"type":"reasoning.summary","summary":"s"},{"text":"t"},{"data":"enc"}]}"#,
                 "s\nt",
             ),
-            (
-                r#"{"content":[{"type":"thinking","thinking":"hm","signature":"xx"},{"type":"text","text":"no"}]}"#,
-                "hm",
-            ),
+            (r#"{"content":[{"type":"thinking","thinking":"hm","signature":"xx"},{"type":"text","text":"no"}]}"#, "hm"),
             (r#"{"content":"no"}"#, ""),
         ] {
             assert_eq!(reasoned(text), reasoning, "{text}");
@@ -427,14 +418,8 @@ mod tests {
             (r#"{"content":[{"type":"tool_use","name":"ls","input":{"a":1}}]}"#, "ls({\"a\":1})"),
             (r#"{"content":[{"type":"image"},{"type":"document"}]}"#, "[image, document]"),
             (r#"{"content":null}"#, ""),
-            (
-                r#"{"content":"0123456789012345678901234567890123456789"}"#,
-                "0123456789012345678901234567890123456789",
-            ),
-            (
-                r#"{"content":"01234567890123456789012345678901234567890"}"#,
-                "012345678901234567890123456789012345678…",
-            ),
+            (r#"{"content":"0123456789012345678901234567890123456789"}"#, "0123456789012345678901234567890123456789"),
+            (r#"{"content":"01234567890123456789012345678901234567890"}"#, "012345678901234567890123456789012345678…"),
         ] {
             assert_eq!(headed(text, 40), line, "{text}");
         }

@@ -107,10 +107,7 @@ fn overhead(tree: &MessageTree<'_>) -> u64 {
 /// Whether a block is an image, or another file that goes in as base64 or by its address.
 fn is_image(block: TreeValue<'_, '_>) -> bool {
     let kind = block.get("type").and_then(TreeValue::as_wtf8).unwrap_or_default();
-    matches!(
-        kind,
-        b"image" | b"image_url" | b"input_image" | b"document" | b"file" | b"input_file" | b"input_audio"
-    )
+    matches!(kind, b"image" | b"image_url" | b"input_image" | b"document" | b"file" | b"input_file" | b"input_audio")
 }
 
 /// What a byte begins or belongs to.
@@ -485,11 +482,7 @@ mod tests {
     /// Texts of the kinds that agents see; their o200k counts; our counts, which are 1.13 times as much give or take.
     /// Ours change with the version only: stored counts must stay comparable.
     const SAMPLES: [(&str, u32, u32); 11] = [
-        (
-            "The quick brown fox jumps over the lazy dog, doesn't it? We'll see what's left of them tomorrow.",
-            21,
-            25,
-        ),
+        ("The quick brown fox jumps over the lazy dog, doesn't it? We'll see what's left of them tomorrow.", 21, 25),
         (
             "pub fn encode(&self) -> Result<EncodedMessage, MessageError> {\n    let mut writer = Writer::new(256);\n    writer.value(json, Under::Elsewhere, 0)?;\n}\n",
             41,
@@ -520,11 +513,7 @@ mod tests {
             59,
             65,
         ),
-        (
-            "Die Größe der Datei überschreitet die zulässige Länge; bitte wählen Sie eine kürzere Überschrift.",
-            22,
-            33,
-        ),
+        ("Die Größe der Datei überschreitet die zulässige Länge; bitte wählen Sie eine kürzere Überschrift.", 22, 33),
         ("Пожалуйста, введите правильное имя пользователя и пароль, чтобы продолжить работу.", 18, 36),
         ("请输入一个有效的电子邮件地址，然后再试一次。系统会在几分钟内发送确认信。", 22, 37),
         ("d41d8cd98f00b204e9800998ecf8427e 550e8400-e29b-41d4-a716-446655440000 0x7ffeefbff5c8", 49, 52),
@@ -582,8 +571,7 @@ mod tests {
 
     #[test]
     fn base64_costs_more_than_names() {
-        let noise =
-            "aGVsbG8gd29ybGQhIFRoaXMgaXMgYSB0ZXN0IG9mIGJhc2U2NCBub2lzZSBpbiBhIGxvbmcgc3RyaW5n".repeat(4);
+        let noise = "aGVsbG8gd29ybGQhIFRoaXMgaXMgYSB0ZXN0IG9mIGJhc2U2NCBub2lzZSBpbiBhIGxvbmcgc3RyaW5n".repeat(4);
         let tokens = u64::from(Estimate.count_text(&noise));
         assert!(tokens * 100 > wide(noise.len()) * 60, "{tokens} of {}", noise.len());
     }
@@ -602,12 +590,10 @@ mod tests {
 
     #[test]
     fn an_image_has_one_price_whatever_its_size() {
-        let image =
-            |data: &str| format!(r#"{{"content":[{{"type":"image_url","image_url":{{"url":"{data}"}}}}]}}"#);
+        let image = |data: &str| format!(r#"{{"content":[{{"type":"image_url","image_url":{{"url":"{data}"}}}}]}}"#);
         assert_eq!(counted(&image("https://example.test/1.png")), 1509);
         assert_eq!(counted(&image(&"A".repeat(1 << 20))), 1509);
-        let result =
-            r#"{"content":[{"type":"tool_result","content":[{"type":"image","source":{"data":"AAAA"}}]}]}"#;
+        let result = r#"{"content":[{"type":"tool_result","content":[{"type":"image","source":{"data":"AAAA"}}]}]}"#;
         assert_eq!(counted(result), 1509);
     }
 

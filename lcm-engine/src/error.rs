@@ -15,9 +15,7 @@ pub enum EngineError {
     #[error(transparent)]
     Message(#[from] MessageError),
     /// A delta that begins behind the end of what we have: what lies between was never shown to us.
-    #[error(
-        "the messages begin at number {known} of session {session}, which has {have}: send the whole list"
-    )]
+    #[error("the messages begin at number {known} of session {session}, which has {have}: send the whole list")]
     Gap {
         /// What the host calls the session.
         session: String,

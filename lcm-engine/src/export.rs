@@ -118,9 +118,7 @@ mod tests {
     }
 
     fn show(engine: &Engine, incoming: Incoming) {
-        engine
-            .ingest(IngestRequest { incoming, defaults: owner(), by: "test".to_owned(), now_ms: 9 })
-            .unwrap();
+        engine.ingest(IngestRequest { incoming, defaults: owner(), by: "test".to_owned(), now_ms: 9 }).unwrap();
     }
 
     fn text(engine: &Engine) -> Vec<u8> {
@@ -146,8 +144,7 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        let options =
-            ImportOptions { defaults: owner(), by: "test".to_owned(), now_ms: 9, indexing: &|_| {} };
+        let options = ImportOptions { defaults: owner(), by: "test".to_owned(), now_ms: 9, indexing: &|_| {} };
         let mut new = 0;
         engine.import(&mut lists.into_iter(), &options, &mut |ingested| new += ingested.new).unwrap();
         new
@@ -162,21 +159,14 @@ mod tests {
     #[test]
     fn an_export_comes_back_with_places_times_revisions_and_branches() {
         let (_home, engine) = engine();
-        let list = |messages| Incoming {
-            name: "s".to_owned(),
-            source: "t".to_owned(),
-            messages,
-            ..Incoming::default()
-        };
+        let list =
+            |messages| Incoming { name: "s".to_owned(), source: "t".to_owned(), messages, ..Incoming::default() };
         let mut revised = message(r#"{"role":"tool","content":"long"}"#, 2);
         revised.volatile = br#"{"lcm_source":{"row":1},"stamp":1.50}"#.to_vec();
         let form = message(r#"{"role":"tool","content":"cleared"}"#, 3);
         revised.revisions.push(IncomingRevision { encoded: form.encoded, seen_ms: 3, volatile: Vec::new() });
         let first = message(r#"{"role":"user","content":"\ud83d","n":1E400}"#, 1);
-        show(
-            &engine,
-            list(vec![first.clone(), revised.clone(), message(r#"{"role":"user","content":"x"}"#, 4)]),
-        );
+        show(&engine, list(vec![first.clone(), revised.clone(), message(r#"{"role":"user","content":"x"}"#, 4)]));
         show(&engine, list(vec![first, message(r#"{"role":"user","content":"y"}"#, 5)]));
         let exported = text(&engine);
         // The second import finds everything there.
@@ -191,8 +181,7 @@ mod tests {
         let depth = lcm_core::limits::JSON_DEPTH_MAX - 1;
         let deep = format!(r#"{{"content":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
         let (_home, engine) = engine();
-        let incoming =
-            Incoming { name: "s".to_owned(), messages: vec![message(&deep, 1)], ..Incoming::default() };
+        let incoming = Incoming { name: "s".to_owned(), messages: vec![message(&deep, 1)], ..Incoming::default() };
         show(&engine, incoming);
         let (_home, fresh) = self::engine();
         assert_eq!(take_in(&fresh, &text(&engine)), 1);
@@ -225,10 +214,7 @@ mod tests {
         assert_eq!(faults(&cut), ["the file: it ends early: the last line of an export is missing"]);
         let changed = faults(&whole.replace("one", "two"));
         assert_eq!(changed.len(), 2, "{changed:?}");
-        assert!(
-            changed[0].contains("it was changed") && changed[1].contains("0 in 1 were read"),
-            "{changed:?}"
-        );
+        assert!(changed[0].contains("it was changed") && changed[1].contains("0 in 1 were read"), "{changed:?}");
         let newer = faults(&whole.replace(r#""version":1"#, r#""version":2"#));
         assert!(newer[0].contains("version 2"), "{newer:?}");
     }

@@ -72,12 +72,7 @@ fn handle_inside(text: &str) -> Option<Reference> {
 }
 
 /// The nodes a text can mean.
-pub(crate) fn nodes(
-    snapshot: &Snapshot,
-    scope: &Scope,
-    text: &str,
-    max: usize,
-) -> Result<Vec<Entry>, EngineError> {
+pub(crate) fn nodes(snapshot: &Snapshot, scope: &Scope, text: &str, max: usize) -> Result<Vec<Entry>, EngineError> {
     let Some(reference) = Reference::read(text) else { return Ok(Vec::new()) };
     let mut entries = Entries::new(snapshot);
     match reference {
@@ -174,20 +169,13 @@ impl<'s> Entries<'s> {
         self.snapshot.read(placed.record, &mut self.buffer)?;
         let role = match placed.summary {
             Some(_) => Role::Other,
-            None => {
-                canon::outline(self.buffer.canon()).map_err(|error| unreadable(placed.arrival, error))?.role
-            }
+            None => canon::outline(self.buffer.canon()).map_err(|error| unreadable(placed.arrival, error))?.role,
         };
         self.named(placed, self.buffer.id(), role)
     }
 
     /// An entry of a node whose id and role are known.
-    pub(crate) fn named(
-        &mut self,
-        placed: &Placed,
-        id: lcm_core::NodeId,
-        role: Role,
-    ) -> Result<Entry, EngineError> {
+    pub(crate) fn named(&mut self, placed: &Placed, id: lcm_core::NodeId, role: Role) -> Result<Entry, EngineError> {
         let session = match self.timeline {
             Some((timeline, session)) if timeline == placed.timeline => session,
             _ => self.snapshot.timeline(placed.timeline)?.session,
@@ -240,17 +228,13 @@ mod tests {
         assert_eq!(Reference::read("msg_0123456789abcdef"), handle("0123456789abcdef"));
         assert_eq!(Reference::read("[msg_0123456789abcdef]"), handle("0123456789abcdef"));
         assert_eq!(Reference::read("see msg_01, then sum_99"), handle("01"));
-        assert_eq!(
-            Reference::read("my_msg_x and sum_ab."),
-            Some(Reference::Handle(HandleKind::Summary, hex("ab")))
-        );
+        assert_eq!(Reference::read("my_msg_x and sum_ab."), Some(Reference::Handle(HandleKind::Summary, hex("ab"))));
         assert_eq!(Reference::read("node 17"), Some(Reference::Summary(SummaryNumber(17))));
         assert_eq!(Reference::read("Node #17"), Some(Reference::Summary(SummaryNumber(17))));
         assert_eq!(Reference::read("17"), Some(Reference::Number(Arrival(17), None)));
         assert_eq!(Reference::read("1234"), Some(Reference::Number(Arrival(1234), Some(hex("1234")))));
         assert_eq!(Reference::read("12ab"), Some(Reference::Bare(hex("12ab"))));
-        for text in ["", "abc", "msg_", "msg_xyz", "node", "node x", "#3", "msg", "99999999999999999999999x"]
-        {
+        for text in ["", "abc", "msg_", "msg_xyz", "node", "node x", "#3", "msg", "99999999999999999999999x"] {
             assert_eq!(Reference::read(text), None, "{text}");
         }
     }

@@ -97,8 +97,7 @@ impl Feeding<'_> {
                 self.wait()?;
             }
             let snapshot = self.store.snapshot()?;
-            let job =
-                Job::new(&snapshot, incoming, &options.defaults, &options.by, options.now_ms, |_| None)?;
+            let job = Job::new(&snapshot, incoming, &options.defaults, &options.by, options.now_ms, |_| None)?;
             drop(snapshot);
             let batch = &mut self.batch;
             batch.messages += job.messages();
@@ -180,11 +179,7 @@ fn write_all(
     }
 }
 
-fn write_batch(
-    store: &Store,
-    jobs: &mut [Job],
-    own: &mut VecDeque<(Arrival, Arrival)>,
-) -> Result<(), EngineError> {
+fn write_batch(store: &Store, jobs: &mut [Job], own: &mut VecDeque<(Arrival, Arrival)>) -> Result<(), EngineError> {
     loop {
         let mut open: Vec<&mut Job> = jobs.iter_mut().filter(|job| job.has_work()).collect();
         if open.is_empty() {

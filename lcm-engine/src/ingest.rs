@@ -196,11 +196,7 @@ impl Job {
     }
 
     /// Writes jobs of different sessions in an open commit, as far as its bounds allow.
-    pub(crate) fn write_in(
-        jobs: &mut [&mut Self],
-        store: &Store,
-        commit: &mut Commit<'_>,
-    ) -> Result<(), EngineError> {
+    pub(crate) fn write_in(jobs: &mut [&mut Self], store: &Store, commit: &mut Commit<'_>) -> Result<(), EngineError> {
         let newest = commit.last_arrival();
         for job in jobs.iter_mut().filter(|job| job.plan.seen != newest) {
             // We hold the lock: what the newest snapshot shows is what we write on.
@@ -241,9 +237,7 @@ impl Job {
                         return Ok(());
                     }
                 }
-                Step::Branch { timeline, parent, shared } => {
-                    self.branch(commit, session, timeline, parent, shared)?
-                }
+                Step::Branch { timeline, parent, shared } => self.branch(commit, session, timeline, parent, shared)?,
                 Step::Begin { timeline } => {
                     // The first timeline of a session came with it.
                     if self.plan.known.id(timeline).is_none() {
@@ -353,12 +347,7 @@ impl Job {
         Ok(())
     }
 
-    fn op(
-        &mut self,
-        commit: &mut Commit<'_>,
-        session: SessionId,
-        change: Change,
-    ) -> Result<OpId, EngineError> {
+    fn op(&mut self, commit: &mut Commit<'_>, session: SessionId, change: Change) -> Result<OpId, EngineError> {
         let op = commit.op(session, self.now_ms, &self.by, change, None)?;
         self.done.op = Some(op.id);
         Ok(op.id)
@@ -376,8 +365,7 @@ impl Slot {
         let bytes = encoded.canon.len()
             + encoded.bodies.iter().map(|body| body.bytes.len()).sum::<usize>()
             + message.volatile.len();
-        let revisions =
-            message.revisions.iter_mut().map(|form| (Some(take_encoded(&mut form.encoded)), None));
+        let revisions = message.revisions.iter_mut().map(|form| (Some(take_encoded(&mut form.encoded)), None));
         Self { encoded: Some(encoded), prepared: None, revisions: revisions.collect(), bytes }
     }
 }
@@ -454,8 +442,7 @@ impl Plan {
         ids: &[NodeId],
         owner: &Owner,
     ) -> Result<(String, Option<Session>, Known), EngineError> {
-        let last: Vec<NodeId> =
-            incoming.last_list().into_iter().filter_map(|i| ids.get(i).copied()).collect();
+        let last: Vec<NodeId> = incoming.last_list().into_iter().filter_map(|i| ids.get(i).copied()).collect();
         let mut name = incoming.name.clone();
         for number in 2..=GUESSES_MAX {
             let Some(session) = snapshot.session_named(owner, &name)? else {
@@ -512,8 +499,7 @@ mod tests {
 
     fn list(name: &str, known: u64, texts: &[&str]) -> Incoming {
         let message = |text: &&str| {
-            let message =
-                Message::parse(format!(r#"{{"role":"user","content":"{text}"}}"#).as_bytes()).unwrap();
+            let message = Message::parse(format!(r#"{{"role":"user","content":"{text}"}}"#).as_bytes()).unwrap();
             IncomingMessage { seen_ms: Some(7), ..IncomingMessage::new(&message).unwrap() }
         };
         let messages = texts.iter().map(message).collect();
@@ -620,8 +606,7 @@ mod tests {
     #[test]
     fn guessed_names_tell_two_stories_apart_and_know_one_again() {
         let (_home, engine) = engine();
-        let guess =
-            |texts: &[&str]| show(&engine, Incoming { name_is_guess: true, ..list("notes", 0, texts) });
+        let guess = |texts: &[&str]| show(&engine, Incoming { name_is_guess: true, ..list("notes", 0, texts) });
         assert_eq!(guess(&["a", "b"]).key.name, "notes");
         assert_eq!(guess(&["x", "y"]).key.name, "notes-2");
         assert_eq!(guess(&["x", "y", "z"]).key.name, "notes-2");
@@ -651,8 +636,7 @@ mod tests {
             lists.push(list("long", 0, &many));
             lists
         };
-        let options =
-            ImportOptions { defaults: owner(), by: "test".to_owned(), now_ms: 9, indexing: &|_| {} };
+        let options = ImportOptions { defaults: owner(), by: "test".to_owned(), now_ms: 9, indexing: &|_| {} };
         for expected in [3000 + 50 * 20, 0] {
             let mut new = 0;
             engine.import(&mut lists().into_iter(), &options, &mut |ingested| new += ingested.new).unwrap();

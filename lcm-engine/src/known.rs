@@ -251,13 +251,7 @@ impl Known {
     }
 
     /// Puts messages behind a position.
-    fn extend(
-        &mut self,
-        at: Position,
-        messages: &[usize],
-        ids: &[NodeId],
-        steps: &mut Vec<Step>,
-    ) -> Position {
+    fn extend(&mut self, at: Position, messages: &[usize], ids: &[NodeId], steps: &mut Vec<Step>) -> Position {
         let empty = |known: &Self| {
             // A session that was made and never said anything has a timeline that waits for its first message.
             known.current.filter(|current| known.timelines[*current].len() == 0)
@@ -401,10 +395,7 @@ mod tests {
         let steps = planned(&mut known, &[vec![1, 2, 3], vec![1, 2, 4], vec![1, 2, 3], vec![1, 2, 3, 5]]);
         assert_eq!(
             steps[1],
-            [
-                Step::Branch { timeline: 1, parent: 0, shared: 2 },
-                Step::Append { timeline: 1, messages: vec![2] }
-            ]
+            [Step::Branch { timeline: 1, parent: 0, shared: 2 }, Step::Append { timeline: 1, messages: vec![2] }]
         );
         assert_eq!(steps[2], []);
         // The session goes back to the timeline that it left.

@@ -31,9 +31,9 @@ use crate::hosts::Incoming;
 use crate::ingest::Job;
 use crate::known::Known;
 use crate::service::{
-    Description, Entry, ExpandRequest, Expansion, ExportRecord, ExportRequest, GrepPage, GrepRequest,
-    ImportOptions, Imported, IngestRequest, Ingested, LogPage, LogRequest, Progress, ReadPage, ReadRequest,
-    Scope, SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, Status,
+    Description, Entry, ExpandRequest, Expansion, ExportRecord, ExportRequest, GrepPage, GrepRequest, ImportOptions,
+    Imported, IngestRequest, Ingested, LogPage, LogRequest, Progress, ReadPage, ReadRequest, Scope, SearchPage,
+    SearchRequest, Service, SessionDescription, SessionEntry, Status,
 };
 
 /// Whose messages are when nobody says: the one agent of the one person that a data directory belongs to.
@@ -202,11 +202,7 @@ impl Service for Engine {
         export::export(&self.store, request, each)
     }
 
-    fn check(
-        &self,
-        faults_max: usize,
-        progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<CheckReport, EngineError> {
+    fn check(&self, faults_max: usize, progress: &(dyn Fn(Progress) + Sync)) -> Result<CheckReport, EngineError> {
         let progress = |done, total| progress(Progress { done, total });
         Ok(self.store.check(&CheckOptions { faults_max, progress: &progress })?)
     }

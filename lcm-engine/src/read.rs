@@ -13,9 +13,8 @@ use crate::error::EngineError;
 use crate::find::{self, Entries, unreadable};
 use crate::hosts;
 use crate::service::{
-    Child, Description, DownTo, ExpandRequest, Expansion, LogLine, LogPage, LogRequest, ReadPage,
-    ReadRequest, Revision, SessionDescription, SessionEntry, Status, SummaryDescription, SummaryPage,
-    TimelineEntry, Whole,
+    Child, Description, DownTo, ExpandRequest, Expansion, LogLine, LogPage, LogRequest, ReadPage, ReadRequest,
+    Revision, SessionDescription, SessionEntry, Status, SummaryDescription, SummaryPage, TimelineEntry, Whole,
 };
 
 /// Places of a timeline that are held at once.
@@ -75,11 +74,7 @@ fn each_place(
 }
 
 /// The timeline asked for, else the one the session goes on with.
-fn timeline_of(
-    snapshot: &Snapshot,
-    session: &Session,
-    asked: Option<TimelineId>,
-) -> Result<TimelineId, EngineError> {
+fn timeline_of(snapshot: &Snapshot, session: &Session, asked: Option<TimelineId>) -> Result<TimelineId, EngineError> {
     let Some(timeline) = asked else { return Ok(session.timeline) };
     let none = || EngineError::NoTimeline { session: session.id, timeline };
     match snapshot.timeline(timeline) {
@@ -229,8 +224,7 @@ pub(crate) fn expand(snapshot: &Snapshot, request: &ExpandRequest) -> Result<Exp
             page.children.push(match placed.summary {
                 Some(_) => Child::Summary { entry, text: said.text },
                 None => {
-                    let revisions =
-                        if has_revisions { revisions(snapshot, placed.arrival)? } else { Vec::new() };
+                    let revisions = if has_revisions { revisions(snapshot, placed.arrival)? } else { Vec::new() };
                     Child::Message(Whole { entry, json: said.json, source: said.source, revisions })
                 }
             });
@@ -257,8 +251,7 @@ fn child(placed: &Placed, buffer: &Buffer) -> Result<Said, EngineError> {
         return Ok(Said { id, role: Role::Other, json: Vec::new(), source: Vec::new(), text });
     }
     let role = canon::outline(buffer.canon()).map_err(broken)?.role;
-    let (json, source) =
-        buffer.with_message(|message| hosts::said(&message, &placed.volatile)).map_err(broken)?;
+    let (json, source) = buffer.with_message(|message| hosts::said(&message, &placed.volatile)).map_err(broken)?;
     Ok(Said { id, role, json, source, text: String::new() })
 }
 
@@ -295,11 +288,7 @@ impl Near<'_> {
     }
 }
 
-pub(crate) fn describe(
-    snapshot: &Snapshot,
-    scope: &Scope,
-    number: Arrival,
-) -> Result<Description, EngineError> {
+pub(crate) fn describe(snapshot: &Snapshot, scope: &Scope, number: Arrival) -> Result<Description, EngineError> {
     let placed = place(snapshot, scope, number)?;
     let mut entries = Entries::new(snapshot);
     let entry = entries.entry(&placed)?;
@@ -374,12 +363,7 @@ pub(crate) fn describe_session(
             None => None,
             Some((parent, last)) => Some((*parent, shared(snapshot, id, last)?)),
         };
-        timelines.push(TimelineEntry {
-            id,
-            parent,
-            messages: snapshot.log_len(id)?,
-            created_ms: timeline.created_ms,
-        });
+        timelines.push(TimelineEntry { id, parent, messages: snapshot.log_len(id)?, created_ms: timeline.created_ms });
     }
     Ok(SessionDescription { entry, timelines })
 }
@@ -416,7 +400,6 @@ fn data_bytes(store: &Store) -> u64 {
     let Ok(files) = std::fs::read_dir(store.home()) else { return 0 };
     let is_data = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with("store."));
     // Blocks of 512 bytes, whatever the file system's own are.
-    let sizes =
-        files.flatten().filter(|file| is_data(&file.file_name())).filter_map(|file| file.metadata().ok());
+    let sizes = files.flatten().filter(|file| is_data(&file.file_name())).filter_map(|file| file.metadata().ok());
     sizes.map(|metadata| metadata.blocks().saturating_mul(512)).sum()
 }

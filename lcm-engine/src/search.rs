@@ -80,11 +80,7 @@ pub(crate) fn search(store: &Store, request: &SearchRequest) -> Result<SearchPag
     Ok(SearchPage { hits, sessions, next: found.next, damaged: found.damaged })
 }
 
-fn mention(
-    snapshot: &Snapshot,
-    sessions: &mut BTreeMap<SessionId, Session>,
-    id: SessionId,
-) -> Result<(), EngineError> {
+fn mention(snapshot: &Snapshot, sessions: &mut BTreeMap<SessionId, Session>, id: SessionId) -> Result<(), EngineError> {
     if let std::collections::btree_map::Entry::Vacant(vacant) = sessions.entry(id) {
         vacant.insert(snapshot.session(id)?);
     }
@@ -161,8 +157,7 @@ impl Lines {
         // A match may reach over several lines; each of them matches.
         let mut matching: Vec<(usize, Vec<Range<usize>>)> = Vec::new();
         for found in self.pattern.find_iter(text) {
-            let (first, last) =
-                (line_of(found.start()), line_of(found.end().saturating_sub(1).max(found.start())));
+            let (first, last) = (line_of(found.start()), line_of(found.end().saturating_sub(1).max(found.start())));
             for line in first..=last {
                 let begin = begins[line];
                 let end = begins.get(line + 1).map_or(text.len(), |next| next - 1);
@@ -184,8 +179,7 @@ impl Lines {
                     continue;
                 }
                 let end = begins.get(number + 1).map_or(text.len(), |next| next - 1);
-                let ranges =
-                    matching.iter().find(|(matches, _)| *matches == number).map(|(_, ranges)| ranges.clone());
+                let ranges = matching.iter().find(|(matches, _)| *matches == number).map(|(_, ranges)| ranges.clone());
                 let said = text[begins[number]..end].trim_end_matches('\r');
                 lines.push(cut(number + 1, said, ranges.unwrap_or_default(), self.options.chars_max));
             }
@@ -197,12 +191,7 @@ impl Lines {
 /// Cuts a line around its first match.
 fn cut(number: usize, line: &str, ranges: Vec<Range<usize>>, chars_max: usize) -> Line {
     if chars_max == 0 || line.len() <= chars_max {
-        return Line {
-            number,
-            text: line.to_owned(),
-            cut: (false, false),
-            matches: within(&ranges, 0, line.len()),
-        };
+        return Line { number, text: line.to_owned(), cut: (false, false), matches: within(&ranges, 0, line.len()) };
     }
     let anchor = ranges.first().map_or(0, |range| range.start.min(line.len()));
     // A quarter of the room stands before the match, so that one sees where it is.
@@ -254,8 +243,7 @@ mod tests {
     #[test]
     fn a_match_over_several_lines_marks_each_of_them() {
         let (lines, _) = lines("b\\nc", ALL, "ab\ncd");
-        let told: Vec<(usize, &Range<usize>)> =
-            lines.iter().map(|line| (line.number, &line.matches[0])).collect();
+        let told: Vec<(usize, &Range<usize>)> = lines.iter().map(|line| (line.number, &line.matches[0])).collect();
         assert_eq!(told, [(1, &(1..2)), (2, &(0..1))]);
     }
 

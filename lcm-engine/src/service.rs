@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 use lcm_core::{Arrival, Handle, Level, NodeId, OpId, Owner, Role, SessionId, SummaryNumber, TimelineId};
 pub use lcm_store::{
-    Branches, CheckReport, Cursor, Cut, Fault, Filter, Grep, IndexState, IndexStatus, Kinds, LetterCase,
-    Order, OwnerPattern, Owners, Pattern, Progress, Scope, Session, Words,
+    Branches, CheckReport, Cursor, Cut, Fault, Filter, Grep, IndexState, IndexStatus, Kinds, LetterCase, Order,
+    OwnerPattern, Owners, Pattern, Progress, Scope, Session, Words,
 };
 
 use crate::error::EngineError;
@@ -124,11 +124,7 @@ pub trait Service {
     ///
     /// # Errors
     /// When the store cannot be read at all; what is merely wrong stands in the report.
-    fn check(
-        &self,
-        faults_max: usize,
-        progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<CheckReport, EngineError>;
+    fn check(&self, faults_max: usize, progress: &(dyn Fn(Progress) + Sync)) -> Result<CheckReport, EngineError>;
 
     /// Throws the search index away and makes it anew.
     ///

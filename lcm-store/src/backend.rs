@@ -196,9 +196,7 @@ impl StorageBackend for DataFile {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         #[cfg(feature = "testing")]
-        if let crate::testing::Fate::Torn { bytes, error } =
-            self.ask(crate::testing::Step::Write { offset, data })?
-        {
+        if let crate::testing::Fate::Torn { bytes, error } = self.ask(crate::testing::Step::Write { offset, data })? {
             self.file.write(offset, &data[..bytes.min(data.len())])?;
             return Err(error);
         }

@@ -250,7 +250,8 @@ impl Check<'_> {
         match bytes.first() {
             Some(b'B') => Ok(()),
             Some(b'S') => {
-                let summary = canon::decode_summary(bytes).map_err(|error| StoreError::row("records", number, error))?;
+                let summary =
+                    canon::decode_summary(bytes).map_err(|error| StoreError::row("records", number, error))?;
                 let children = self.snapshot.children(crate::RecordNumber(number))?;
                 if children.len() != summary.children().len() {
                     return wrong("its links are not those of its summary");
@@ -295,7 +296,9 @@ impl Check<'_> {
                 let (key, value) = entry?;
                 rows += 1;
                 let arrival = Arrival(key.value());
-                let Some(row) = self.or_fault("places", PlaceRow::from_bytes(value.value(), arrival.0))? else { continue };
+                let Some(row) = self.or_fault("places", PlaceRow::from_bytes(value.value(), arrival.0))? else {
+                    continue;
+                };
                 let Some(order) = self.or_fault("places", row.order_key(arrival))? else { continue };
                 match self.or_fault("places", self.id_of(row.record))? {
                     Some(Some(id)) => {
@@ -378,9 +381,10 @@ impl Check<'_> {
             let id = SessionId(key.value());
             self.other();
             let Some(row) = self.or_fault("sessions", SessionRow::from_bytes(value.value(), id.0))? else { continue };
-            if !owners.iter().any(|(owner, number)| {
-                *number == row.owner && owner.agent == row.agent && owner.person == row.person
-            }) {
+            if !owners
+                .iter()
+                .any(|(owner, number)| *number == row.owner && owner.agent == row.agent && owner.person == row.person)
+            {
                 self.fault("sessions", format!("session {id} has no owner"), false);
             }
             if names.get((row.owner, row.name.as_str()))?.is_none_or(|found| found.value() != id.0) {
@@ -429,7 +433,11 @@ impl Check<'_> {
             forward += list.len() as u64;
             for child in list {
                 if parents.get((child, key.value()))?.is_none() {
-                    self.fault("parents", format!("record {child} does not lead to its summary {}", key.value()), false);
+                    self.fault(
+                        "parents",
+                        format!("record {child} does not lead to its summary {}", key.value()),
+                        false,
+                    );
                 }
             }
         }
@@ -474,7 +482,9 @@ impl Check<'_> {
                 self.fault("revisions", format!("form {number} of message {arrival} does not follow another"), false);
             }
             before = (arrival, number);
-            let Some(row) = self.or_fault("revisions", RevisionRow::from_bytes(value.value(), arrival))? else { continue };
+            let Some(row) = self.or_fault("revisions", RevisionRow::from_bytes(value.value(), arrival))? else {
+                continue;
+            };
             if self.or_fault("records", self.id_of(row.record))?.flatten().is_none() {
                 self.fault("revisions", format!("form {number} of message {arrival} has lost its record"), false);
             }
@@ -485,4 +495,3 @@ impl Check<'_> {
         Ok(())
     }
 }
-

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use lcm_core::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, ORDER_KEY_BYTES_MAX};
 use lcm_core::op::{Change, Op};
 use lcm_core::view::View;
-use lcm_core::{Arrival, EncodedMessage, NodeId, OpId, OrderKey, Owner, SessionId, Summary, SummaryNumber, TimelineId, canon};
+use lcm_core::{
+    Arrival, EncodedMessage, NodeId, OpId, OrderKey, Owner, SessionId, Summary, SummaryNumber, TimelineId, canon,
+};
 use rayon::prelude::*;
 use redb::{ReadableTable, Table, WriteTransaction};
 
@@ -53,9 +55,16 @@ impl Prepared {
 }
 
 /// Prepares many messages, on all cores when there are enough of them.
-pub(crate) fn prepare(messages: &[EncodedMessage], dictionary: Option<&Arc<Dictionary>>) -> Result<Vec<Prepared>, StoreError> {
+pub(crate) fn prepare(
+    messages: &[EncodedMessage],
+    dictionary: Option<&Arc<Dictionary>>,
+) -> Result<Vec<Prepared>, StoreError> {
     let one = |message: &EncodedMessage| Prepared::new(message, dictionary.map(|dictionary| &**dictionary));
-    if messages.len() < PARALLEL_MIN { messages.iter().map(one).collect() } else { messages.par_iter().map(one).collect() }
+    if messages.len() < PARALLEL_MIN {
+        messages.iter().map(one).collect()
+    } else {
+        messages.par_iter().map(one).collect()
+    }
 }
 
 /// A message to be put at a place.
@@ -119,7 +128,12 @@ impl<'t> Commit<'t> {
     /// [`StoreError::TooLarge`] for a name beyond its bound; otherwise when the database fails.
     pub fn session(&mut self, owner: &Owner, name: &str, source: &str, now_ms: i64) -> Result<SessionId, StoreError> {
         contained(|| {
-            for (what, text) in [("an agent's name", &*owner.agent), ("a person's name", &owner.person), ("a session's name", name), ("a source's name", source)] {
+            for (what, text) in [
+                ("an agent's name", &*owner.agent),
+                ("a person's name", &owner.person),
+                ("a session's name", name),
+                ("a source's name", source),
+            ] {
                 if text.len() > NAME_BYTES_MAX {
                     return Err(StoreError::TooLarge { what, size: text.len(), max: NAME_BYTES_MAX });
                 }
@@ -132,12 +146,8 @@ impl<'t> Commit<'t> {
             let mut sessions = self.txn.open_table(tables::SESSIONS)?;
             let id = number_behind(sessions.last()?.map(|(key, _)| key.value()))?;
             names.insert((owner_number, name), id)?;
-            let timeline = self.new_timeline(&TimelineRow {
-                session: id,
-                owner: owner_number,
-                parent: None,
-                created_ms: now_ms,
-            })?;
+            let timeline =
+                self.new_timeline(&TimelineRow { session: id, owner: owner_number, parent: None, created_ms: now_ms })?;
             let row = SessionRow {
                 owner: owner_number,
                 agent: owner.agent.clone(),
@@ -185,9 +195,7 @@ impl<'t> Commit<'t> {
     /// # Errors
     /// [`StoreError::NoSession`] when there is no such session.
     pub fn timeline_of(&self, session: SessionId) -> Result<TimelineId, StoreError> {
-        contained(|| {
-            Ok(TimelineId(self.session_row(session)?.timeline))
-        })
+        contained(|| Ok(TimelineId(self.session_row(session)?.timeline)))
     }
 
     /// The newest arrival number, those of this write included.
@@ -200,7 +208,13 @@ impl<'t> Commit<'t> {
     ///
     /// # Errors
     /// [`StoreError::NoSession`], [`StoreError::NoTimeline`] when one of them is not there.
-    pub fn branch(&mut self, session: SessionId, parent: TimelineId, last: &OrderKey, now_ms: i64) -> Result<TimelineId, StoreError> {
+    pub fn branch(
+        &mut self,
+        session: SessionId,
+        parent: TimelineId,
+        last: &OrderKey,
+        now_ms: i64,
+    ) -> Result<TimelineId, StoreError> {
         contained(|| {
             let mut row = self.session_row(session)?;
             self.check_owner(parent, row.owner)?;
@@ -220,7 +234,12 @@ impl<'t> Commit<'t> {
     ///
     /// # Errors
     /// [`StoreError::NoSession`], [`StoreError::NoTimeline`] when one of them is not there.
-    pub fn go_on_with(&mut self, session: SessionId, timeline: Option<TimelineId>, now_ms: i64) -> Result<TimelineId, StoreError> {
+    pub fn go_on_with(
+        &mut self,
+        session: SessionId,
+        timeline: Option<TimelineId>,
+        now_ms: i64,
+    ) -> Result<TimelineId, StoreError> {
         contained(|| {
             let mut row = self.session_row(session)?;
             let timeline = match timeline {
@@ -257,7 +276,11 @@ impl<'t> Commit<'t> {
     ///
     /// # Errors
     /// [`StoreError::NoTimeline`] when there is none; otherwise when the database fails.
-    pub fn append(&mut self, timeline: TimelineId, new: &[NewPlace<'_>]) -> Result<Option<(Arrival, Arrival)>, StoreError> {
+    pub fn append(
+        &mut self,
+        timeline: TimelineId,
+        new: &[NewPlace<'_>],
+    ) -> Result<Option<(Arrival, Arrival)>, StoreError> {
         contained(|| {
             self.timeline_row(timeline)?;
             let first = self.next_arrival;
@@ -274,7 +297,12 @@ impl<'t> Commit<'t> {
     /// [`StoreError::PlaceTaken`] when somebody put another there first, [`StoreError::NoTimeline`] when there is no
     /// such timeline, [`StoreError::TooLarge`] after some 28,000 late places at one spot; otherwise when the database
     /// fails.
-    pub fn insert(&mut self, timeline: TimelineId, order: &OrderKey, new: &NewPlace<'_>) -> Result<Arrival, StoreError> {
+    pub fn insert(
+        &mut self,
+        timeline: TimelineId,
+        order: &OrderKey,
+        new: &NewPlace<'_>,
+    ) -> Result<Arrival, StoreError> {
         contained(|| {
             let size = order.as_bytes().len();
             if size > ORDER_KEY_BYTES_MAX {
@@ -285,7 +313,12 @@ impl<'t> Commit<'t> {
         })
     }
 
-    fn put(&mut self, timeline: TimelineId, order: Option<&OrderKey>, new: &NewPlace<'_>) -> Result<Arrival, StoreError> {
+    fn put(
+        &mut self,
+        timeline: TimelineId,
+        order: Option<&OrderKey>,
+        new: &NewPlace<'_>,
+    ) -> Result<Arrival, StoreError> {
         let arrival = Arrival(self.next_arrival);
         let appended = OrderKey::appended(arrival);
         let key = tables::timeline_key(timeline, order.unwrap_or(&appended).as_bytes());
@@ -364,7 +397,13 @@ impl<'t> Commit<'t> {
     ///
     /// # Errors
     /// [`StoreError::NoPlace`] when nothing stands there.
-    pub fn revise(&mut self, arrival: Arrival, form: &Prepared, seen_ms: i64, volatile: &[u8]) -> Result<(), StoreError> {
+    pub fn revise(
+        &mut self,
+        arrival: Arrival,
+        form: &Prepared,
+        seen_ms: i64,
+        volatile: &[u8],
+    ) -> Result<(), StoreError> {
         contained(|| {
             if self.places.get(arrival.0)?.is_none() {
                 return Err(StoreError::NoPlace(arrival));
@@ -399,7 +438,13 @@ impl<'t> Commit<'t> {
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when a child is not in the store.
-    pub fn summary(&mut self, summary: &Summary, timeline: TimelineId, first: &OrderKey, now_ms: i64) -> Result<SummaryNumber, StoreError> {
+    pub fn summary(
+        &mut self,
+        summary: &Summary,
+        timeline: TimelineId,
+        first: &OrderKey,
+        now_ms: i64,
+    ) -> Result<SummaryNumber, StoreError> {
         contained(|| {
             let canon = canon::encode_summary(summary);
             let id = canon::message_id(&canon);
@@ -427,7 +472,9 @@ impl<'t> Commit<'t> {
                 volatile: Vec::new(),
             };
             self.places.insert(arrival.0, row.to_bytes(arrival.0).as_slice())?;
-            self.txn.open_table(tables::CHILDREN)?.insert(record.0, ChildrenRow::new(&children).to_bytes(record.0).as_slice())?;
+            self.txn
+                .open_table(tables::CHILDREN)?
+                .insert(record.0, ChildrenRow::new(&children).to_bytes(record.0).as_slice())?;
             let mut parents = self.txn.open_table(tables::PARENTS)?;
             for (child, _) in children {
                 parents.insert((child, record.0), ())?;
@@ -459,7 +506,14 @@ impl<'t> Commit<'t> {
     ///
     /// # Errors
     /// When the database fails.
-    pub fn op(&mut self, session: SessionId, at_ms: i64, by: &str, what: Change, view: Option<&View>) -> Result<Op, StoreError> {
+    pub fn op(
+        &mut self,
+        session: SessionId,
+        at_ms: i64,
+        by: &str,
+        what: Change,
+        view: Option<&View>,
+    ) -> Result<Op, StoreError> {
         contained(|| {
             let id = OpId(self.next_op);
             self.next_op += 1;

@@ -7,7 +7,7 @@ use lcm_core::EncodedMessage;
 use redb::{ReadableTable, ReadableTableMetadata};
 
 use crate::error::StoreError;
-use crate::snapshot::{Snapshot};
+use crate::snapshot::Snapshot;
 use crate::{Store, pack, tables};
 
 /// Records from which on the first dictionary is worth its training.

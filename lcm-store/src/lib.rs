@@ -36,8 +36,8 @@ pub use commit::{Commit, NewPlace, Prepared};
 pub use error::StoreError;
 pub use format::FORMAT;
 pub use index::{
-    Anchors, Cursor, CursorError, Cut, Filter, Found, Grep, GrepHits, Hit, IndexState, IndexStatus, Kinds, LetterCase, Order, Pace,
-    Pattern, Progress, Scanned, Words,
+    Anchors, Cursor, CursorError, Cut, Filter, Found, Grep, GrepHits, Hit, IndexState, IndexStatus, Kinds, LetterCase,
+    Order, Pace, Pattern, Progress, Scanned, Words,
 };
 pub use open::OpenOptions;
 pub use scope::{Branches, OwnerPattern, Owners, Scope};

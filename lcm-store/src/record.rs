@@ -163,9 +163,7 @@ impl OpRow {
             Change::Branch { from, to, shared } => {
                 ChangeRow::Branch { from: from.map(|from| from.0), to: to.0, shared }
             }
-            Change::Revise { arrival, form } => {
-                ChangeRow::Revise { arrival: arrival.0, form: *form.as_bytes() }
-            }
+            Change::Revise { arrival, form } => ChangeRow::Revise { arrival: arrival.0, form: *form.as_bytes() },
             Change::Fold { summary } => ChangeRow::Fold { summary: *summary.as_bytes() },
             Change::Unfold { summary } => ChangeRow::Unfold { summary: *summary.as_bytes() },
             _ => return Err(StoreError::row(Self::TABLE, session, "a change this format has no row for")),

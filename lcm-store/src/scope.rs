@@ -146,7 +146,12 @@ impl Resolved {
     }
 
     /// Whether the reader may see this place.
-    pub(crate) fn admits(&self, arrival: Arrival, row: &PlaceRow, owner_of: impl FnOnce() -> Result<u64, StoreError>) -> Result<bool, StoreError> {
+    pub(crate) fn admits(
+        &self,
+        arrival: Arrival,
+        row: &PlaceRow,
+        owner_of: impl FnOnce() -> Result<u64, StoreError>,
+    ) -> Result<bool, StoreError> {
         match self {
             Self::Everything => Ok(true),
             Self::Owners(owners) => Ok(owners.contains(&owner_of()?)),

@@ -11,7 +11,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use lcm_core::op::Op;
 use lcm_core::view::View;
 use lcm_core::{
-    Arrival, IdPrefix, NodeId, OpId, OrderKey, Owner, SessionId, StoredMessage, Summary, SummaryNumber, TimelineId, canon,
+    Arrival, IdPrefix, NodeId, OpId, OrderKey, Owner, SessionId, StoredMessage, Summary, SummaryNumber, TimelineId,
+    canon,
 };
 use rayon::prelude::*;
 use redb::{AccessGuard, ReadTransaction, ReadableTable, ReadableTableMetadata, StorageError};
@@ -146,9 +147,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails.
     pub fn last_arrival(&self) -> Result<Arrival, StoreError> {
-        contained(|| {
-            Ok(Arrival(self.tables.places.last()?.map_or(0, |(key, _)| key.value())))
-        })
+        contained(|| Ok(Arrival(self.tables.places.last()?.map_or(0, |(key, _)| key.value()))))
     }
 
     /// The number of places: messages and published summaries.
@@ -156,9 +155,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails.
     pub fn places_len(&self) -> Result<u64, StoreError> {
-        contained(|| {
-            Ok(self.tables.places.len()?)
-        })
+        contained(|| Ok(self.tables.places.len()?))
     }
 
     /// The number of rows that hold distinct messages, summaries and bodies; a long one takes several.
@@ -166,9 +163,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails.
     pub fn record_rows_len(&self) -> Result<u64, StoreError> {
-        contained(|| {
-            Ok(self.tables.records.len()?)
-        })
+        contained(|| Ok(self.tables.records.len()?))
     }
 
     /// What stands at `arrival`, whoever asks. Callers that answer a person or an agent use
@@ -214,7 +209,12 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the database fails or a row is damaged.
-    pub fn find_nodes(&self, scope: &Scope, prefix: &IdPrefix, max: usize) -> Result<Vec<(NodeId, Placed)>, StoreError> {
+    pub fn find_nodes(
+        &self,
+        scope: &Scope,
+        prefix: &IdPrefix,
+        max: usize,
+    ) -> Result<Vec<(NodeId, Placed)>, StoreError> {
         contained(|| {
             let resolved = Resolved::new(scope, self)?;
             let (low, high) = prefix.range();
@@ -257,7 +257,11 @@ impl Snapshot {
     fn admitted(&self, scope: &Resolved, record: u64, arrival: Arrival) -> Result<Option<Placed>, StoreError> {
         // Links have no check of their own, so both ends must agree.
         let Some(row) = self.place_row(arrival)?.filter(|row| row.record == record) else {
-            return Err(StoreError::row("hashes", record, format_args!("it leads to place {arrival}, where it does not stand")));
+            return Err(StoreError::row(
+                "hashes",
+                record,
+                format_args!("it leads to place {arrival}, where it does not stand"),
+            ));
         };
         if self.admits(scope, arrival, &row)? { placed(arrival, row).map(Some) } else { Ok(None) }
     }
@@ -292,9 +296,11 @@ impl Snapshot {
             let arrival = self.txn.open_table(tables::SUMMARIES)?.get(number.0)?.map(|arrival| arrival.value());
             let Some(arrival) = arrival.map(Arrival) else { return Ok(None) };
             match self.find_place(scope, arrival)? {
-                Some(placed) if placed.summary != Some(number) => {
-                    Err(StoreError::row("summaries", number, format_args!("it leads to place {arrival}, where it does not stand")))
-                }
+                Some(placed) if placed.summary != Some(number) => Err(StoreError::row(
+                    "summaries",
+                    number,
+                    format_args!("it leads to place {arrival}, where it does not stand"),
+                )),
                 placed => Ok(placed),
             }
         })
@@ -366,7 +372,8 @@ impl Snapshot {
         for entry in self.tables.records.range(number + 1..=number.saturating_add(behind))? {
             let (_, row) = entry?;
             let part = pack::continuation(row.value());
-            stored.extend_from_slice(part.ok_or_else(|| StoreError::row("records", number, "a part of it is missing"))?);
+            stored
+                .extend_from_slice(part.ok_or_else(|| StoreError::row("records", number, "a part of it is missing"))?);
         }
         head.unpack(&stored, dictionary.as_deref(), number, out)
     }
@@ -480,12 +487,7 @@ impl Snapshot {
             let mut buffer = Buffer::default();
             return records.iter().enumerate().map(|numbered| one(&mut buffer, numbered)).collect();
         }
-        records
-            .par_iter()
-            .with_min_len(PARALLEL_MIN / 2)
-            .enumerate()
-            .map_init(Buffer::default, one)
-            .collect()
+        records.par_iter().with_min_len(PARALLEL_MIN / 2).enumerate().map_init(Buffer::default, one).collect()
     }
 
     // Sessions, timelines, history.
@@ -550,9 +552,7 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::NoSession`] when there is none.
     pub fn session(&self, id: SessionId) -> Result<Session, StoreError> {
-        contained(|| {
-            Ok(session(id, self.session_row(id)?.ok_or(StoreError::NoSession(id))?))
-        })
+        contained(|| Ok(session(id, self.session_row(id)?.ok_or(StoreError::NoSession(id))?)))
     }
 
     /// The session that `owner`'s host calls `name`.

@@ -65,8 +65,7 @@ fn the_real_sessions_come_out_equal_message_by_message() {
     let mut text = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(packed), &mut text).unwrap();
     let sessions = text.lines().map(|line| Json::parse(line.as_bytes()).unwrap());
-    let expected: Vec<Json> = sessions
-        .flat_map(|session| session.get("messages").and_then(Json::as_array).unwrap().to_vec())
-        .collect();
+    let expected: Vec<Json> =
+        sessions.flat_map(|session| session.get("messages").and_then(Json::as_array).unwrap().to_vec()).collect();
     assert_eq!(said.cloned().collect::<Vec<_>>(), expected);
 }

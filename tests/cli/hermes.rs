@@ -82,10 +82,7 @@ fn a_folder_that_cannot_be_written_is_no_hindrance() {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!((ran.code, counts(&ran)), (0, (16, 0)), "{ran:?}");
     // Root writes anywhere; for everybody else nothing was made.
-    assert!(
-        left.iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "db")).count() == 1,
-        "{left:?}"
-    );
+    assert!(left.iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "db")).count() == 1, "{left:?}");
 }
 
 #[test]

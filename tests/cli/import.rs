@@ -15,12 +15,8 @@ fn count(ran: &Ran, key: &str) -> u64 {
 
 #[test]
 fn files_of_every_kind_come_in_and_are_told_of() {
-    let files = [
-        "import/messages.jsonl",
-        "import/claude-code.jsonl",
-        "import/openai.json",
-        "import/openai-request.json",
-    ];
+    let files =
+        ["import/messages.jsonl", "import/claude-code.jsonl", "import/openai.json", "import/openai-request.json"];
     let paths: Vec<String> = files.iter().map(|file| fixture(file)).collect();
     let mut args = vec!["import"];
     args.extend(paths.iter().map(String::as_str));
@@ -31,10 +27,7 @@ fn files_of_every_kind_come_in_and_are_told_of() {
     insta::assert_snapshot!(hidden(desk.run(&args).all()));
     // The second time nothing is new.
     let again = desk.run(&args);
-    assert!(
-        json_lines(&again).iter().all(|line| line.get("new").and_then(Json::as_u64) == Some(0)),
-        "{again:?}"
-    );
+    assert!(json_lines(&again).iter().all(|line| line.get("new").and_then(Json::as_u64) == Some(0)), "{again:?}");
 }
 
 #[test]
@@ -51,9 +44,7 @@ fn the_sample_of_real_sessions_comes_in_once() {
 fn packed_files_windows_files_and_standard_input_are_the_same_messages() {
     let desk = Desk::new();
     let session = ["--session", "one", "--format", "json"];
-    for (number, file) in
-        ["messages.jsonl", "messages.jsonl.gz", "messages.windows.jsonl"].into_iter().enumerate()
-    {
+    for (number, file) in ["messages.jsonl", "messages.jsonl.gz", "messages.windows.jsonl"].into_iter().enumerate() {
         let ran = desk.run(&[&["import", &fixture(&format!("import/{file}"))], session.as_slice()].concat());
         assert_eq!((ran.code, count(&ran, "new")), (0, if number == 0 { 14 } else { 0 }), "{file}: {ran:?}");
     }
@@ -97,8 +88,7 @@ fn a_packed_file_that_was_cut_gives_what_is_whole() {
 #[test]
 fn what_is_wrong_is_said_with_file_and_line() {
     let desk = Desk::new();
-    let file =
-        desk.put("bad.jsonl", "{\"role\":\"user\",\"content\":\"a\"}\n{\"role\":\"user\"\n7\n{\"x\":1}\n");
+    let file = desk.put("bad.jsonl", "{\"role\":\"user\",\"content\":\"a\"}\n{\"role\":\"user\"\n7\n{\"x\":1}\n");
     insta::assert_snapshot!(both(&desk, &["import", &file]).replace(&file, "bad.jsonl"));
 }
 
@@ -115,8 +105,7 @@ fn an_empty_file_is_nothing_and_makes_no_store() {
 fn what_the_user_says_overrules_what_the_file_says() {
     let desk = Desk::new();
     let file = fixture("import/openai.json");
-    let ran =
-        desk.run(&["import", &file, "--session", "mine", "--agent", "a", "--person", "p", "--source", "s"]);
+    let ran = desk.run(&["import", &file, "--session", "mine", "--agent", "a", "--person", "p", "--source", "s"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let line = &json_lines(&desk.run(&["sessions", "--format", "json"]))[0];
     let told = ["name", "agent", "person", "source"].map(|key| text_of(line, key));
@@ -143,10 +132,8 @@ fn two_files_of_one_name_are_two_sessions_unless_they_tell_the_same() {
     let longer = desk.put("a/notes.jsonl", line("one") + &line("more"));
     assert_eq!(desk.run(&["import", &longer, &other]).code, 0);
     let sessions = json_lines(&desk.run(&["sessions", "--format", "json"]));
-    let told: Vec<(String, Option<u64>)> = sessions
-        .iter()
-        .map(|line| (text_of(line, "name"), line.get("messages").and_then(Json::as_u64)))
-        .collect();
+    let told: Vec<(String, Option<u64>)> =
+        sessions.iter().map(|line| (text_of(line, "name"), line.get("messages").and_then(Json::as_u64))).collect();
     assert_eq!(told, [("notes".to_owned(), Some(2)), ("notes-2".to_owned(), Some(1))]);
 }
 
@@ -156,10 +143,7 @@ fn a_good_file_comes_in_beside_one_that_cannot_be_taken() {
     let letter = desk.put("letter.txt", "Dear Ada,\nall is well.\n");
     let ran = desk.run(&["import", &letter, &fixture("import/openai.json")]);
     assert_eq!(ran.code, 4, "{ran:?}");
-    assert!(
-        ran.stdout.contains("10 new messages") && ran.stderr.contains("letter.txt: it is in no format"),
-        "{ran:?}"
-    );
+    assert!(ran.stdout.contains("10 new messages") && ran.stderr.contains("letter.txt: it is in no format"), "{ran:?}");
 }
 
 #[test]

@@ -41,8 +41,5 @@ fn json_lines(ran: &Ran) -> Vec<lcm_core::Json> {
 
 /// A text under a key of a JSON line.
 fn text_of(line: &lcm_core::Json, key: &str) -> String {
-    line.get(key)
-        .and_then(lcm_core::Json::as_str)
-        .unwrap_or_else(|| panic!("no {key} in {line:?}"))
-        .to_owned()
+    line.get(key).and_then(lcm_core::Json::as_str).unwrap_or_else(|| panic!("no {key} in {line:?}")).to_owned()
 }

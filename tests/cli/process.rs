@@ -13,13 +13,9 @@ use crate::filled;
 #[test]
 fn the_program_answers_and_exits_as_its_function_does() {
     let desk = filled();
-    for args in [
-        &["sessions"][..],
-        &["grep", "station"],
-        &["grep", "nothing like it"],
-        &["log", "nobody"],
-        &["grep", "["],
-    ] {
+    for args in
+        [&["sessions"][..], &["grep", "station"], &["grep", "nothing like it"], &["log", "nobody"], &["grep", "["]]
+    {
         let output = desk.command(program!()).args(args).output().unwrap();
         let ran = desk.run(args);
         assert_eq!(output.status.code(), Some(i32::from(ran.code)), "{args:?}");
@@ -32,13 +28,8 @@ fn the_program_answers_and_exits_as_its_function_does() {
 fn a_reader_that_goes_away_ends_it_quietly() {
     let desk = Desk::with(&["sample/sample.sessions.jsonl.gz"]);
     for args in [&["export"][..], &["show", "#1"], &["grep", "."]] {
-        let mut child = desk
-            .command(program!())
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            desk.command(program!()).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut begin = [0; 10];
         child.stdout.take().unwrap().read_exact(&mut begin).unwrap();
         // The reader is gone now, with most of the answer unread.

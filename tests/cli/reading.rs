@@ -107,10 +107,7 @@ fn the_status_says_where_and_how_large() {
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
     let status = &json_lines(&filled().run(&["status", "--format", "json"]))[0];
     assert_eq!(status.get("sessions").and_then(Json::as_u64), Some(4));
-    assert_eq!(
-        status.get("index").and_then(|index| index.get("state")).and_then(Json::as_str),
-        Some("ready")
-    );
+    assert_eq!(status.get("index").and_then(|index| index.get("state")).and_then(Json::as_str), Some("ready"));
 }
 
 #[test]

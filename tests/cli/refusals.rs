@@ -12,17 +12,12 @@ use crate::filled;
 #[test]
 fn help_is_there_for_every_command_with_an_example() {
     let desk = Desk::new();
-    for command in [
-        "import", "sessions", "log", "show", "grep", "expand", "describe", "status", "export", "check",
-        "repair",
-    ] {
+    for command in
+        ["import", "sessions", "log", "show", "grep", "expand", "describe", "status", "export", "check", "repair"]
+    {
         let ran = desk.run(&[command, "--help"]);
         assert_eq!(ran.code, 0, "{command}");
-        assert!(
-            ran.stdout.contains("Example") && ran.stdout.contains(&format!("lcm-cli {command}")),
-            "{}",
-            ran.stdout
-        );
+        assert!(ran.stdout.contains("Example") && ran.stdout.contains(&format!("lcm-cli {command}")), "{}", ran.stdout);
         assert!(ran.stderr.is_empty() && !desk.home().exists(), "{command}");
     }
     insta::assert_snapshot!(desk.run(&["--help"]).all());
@@ -91,10 +86,7 @@ fn an_ambiguous_name_lists_what_it_can_mean() {
     let desk = filled();
     insta::assert_snapshot!(desk.run(&["log", "5f0c"]).all());
     // Sixteen messages would have to differ in their first digit for one of these to be clear.
-    let ran = (0..16)
-        .map(|digit| desk.run(&["show", &format!("msg_{digit:x}")]))
-        .find(|ran| ran.code == 2)
-        .unwrap();
+    let ran = (0..16).map(|digit| desk.run(&["show", &format!("msg_{digit:x}")])).find(|ran| ran.code == 2).unwrap();
     assert!(ran.stderr.contains("can mean") && ran.stderr.matches("msg_").count() > 2, "{ran:?}");
 }
 

@@ -25,8 +25,7 @@ fn folded() -> Desk {
         .collect();
     drop(snapshot);
     let summary = |text: &str, children: &[NodeId], depth| {
-        let parts =
-            SummaryParts { text: text.to_owned(), children: children.to_vec(), depth, span_ms: (1000, 2000) };
+        let parts = SummaryParts { text: text.to_owned(), children: children.to_vec(), depth, span_ms: (1000, 2000) };
         let mut summary = Summary::new(parts).unwrap();
         (summary.own_tokens, summary.source_tokens) = (9, 120);
         summary.mentions = vec!["dome.log".to_owned()];

@@ -30,7 +30,11 @@ fn writer_of(text: &str) -> String {
 
 /// Checks that everything acknowledged is kept, in order and once, and nothing else but the one turn of each writer
 /// that was under way.
-pub(crate) fn assert_kept(kept: &[(String, Vec<String>)], acknowledged: &BTreeMap<String, Vec<String>>, under_way: bool) {
+pub(crate) fn assert_kept(
+    kept: &[(String, Vec<String>)],
+    acknowledged: &BTreeMap<String, Vec<String>>,
+    under_way: bool,
+) {
     let mut by_writer: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut seen = HashSet::new();
     for (session, texts) in kept {

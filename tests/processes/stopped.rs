@@ -113,7 +113,11 @@ fn a_writer_stopped_inside_its_write_keeps_writers_waiting_and_nobody_else() {
         assert!(is_busy(&scene.write_of_new_handle()));
     }
     let folder = scene.go_on();
-    assert_eq!(count(&open(folder.path())).unwrap(), 2 + 1 + 2, "what the stopped one said is there, and what was refused is not");
+    assert_eq!(
+        count(&open(folder.path())).unwrap(),
+        2 + 1 + 2,
+        "what the stopped one said is there, and what was refused is not"
+    );
 }
 
 #[test]

@@ -60,7 +60,11 @@ fn eight_threads_of_one_process_write_and_read_at_once() {
                     expected.push(lcm_tests::speech::text_of(&message));
                     let snapshot = store.snapshot().unwrap();
                     let timeline = snapshot.session(id).unwrap().timeline;
-                    assert_eq!(lcm_tests::stores::texts(&snapshot, timeline).unwrap(), expected, "one reads what one wrote");
+                    assert_eq!(
+                        lcm_tests::stores::texts(&snapshot, timeline).unwrap(),
+                        expected,
+                        "one reads what one wrote"
+                    );
                 }
             });
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -126,7 +126,11 @@ impl Worker {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(begun.elapsed() < PATIENCE + Duration::from_secs(crate::seconds()), "{}: it does not end", self.task);
+            assert!(
+                begun.elapsed() < PATIENCE + Duration::from_secs(crate::seconds()),
+                "{}: it does not end",
+                self.task
+            );
             thread::sleep(Duration::from_millis(2));
         }
     }
@@ -219,8 +223,9 @@ fn write(home: &Path, name: &str, acknowledged: &Path, seconds: u64, seed: u64) 
             break;
         }
         let size = if random.percent(5) { 6000 } else { 10 };
-        let texts: Vec<String> =
-            (0..=random.below(3)).map(|n| format!("{name} {seed} {turn} {n} {}", noise(&mut random, size).replace('\n', " "))).collect();
+        let texts: Vec<String> = (0..=random.below(3))
+            .map(|n| format!("{name} {seed} {turn} {n} {}", noise(&mut random, size).replace('\n', " ")))
+            .collect();
         let messages: Vec<Message> = texts.iter().map(|text| user(text)).collect();
         append(&store, id, &messages).unwrap();
         let lines: String = texts.iter().map(|text| format!("{text}\n")).collect();
@@ -292,7 +297,11 @@ fn stop_at(home: &Path, point: &str) {
         }
         "index" => {
             let stopped = AtomicU64::new(0);
-            let stop_once = |_| if stopped.fetch_add(1, Ordering::SeqCst) == 0 { stop_here() };
+            let stop_once = |_| {
+                if stopped.fetch_add(1, Ordering::SeqCst) == 0 {
+                    stop_here()
+                }
+            };
             store.catch_up(Pace::Bulk, &stop_once).unwrap();
             assert!(stopped.into_inner() > 0, "it was asked for its progress");
         }
@@ -447,9 +456,4 @@ pub(crate) fn start_writer(home: &Path, folder: &Path, name: &str, seconds: u64,
     let acknowledged = acknowledged_by(folder, name, seed);
     let (seconds, seed) = (seconds.to_string(), seed.to_string());
     Worker::start(&["write", word(home), name, word(&acknowledged), &seconds, &seed])
-}
-
-/// Whether nothing came within some time.
-pub(crate) fn is_silent(worker: &Worker, wait: Duration) -> bool {
-    matches!(worker.lines.recv_timeout(wait), Err(RecvTimeoutError::Timeout))
 }

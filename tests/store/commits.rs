@@ -2,14 +2,14 @@
 
 use lcm_core::op::Change;
 use lcm_core::view::View;
-use lcm_core::{Arrival, IdPrefix, Message, NodeId, OpId, OrderKey, SessionId, Summary, SummaryNumber, TimelineId, node};
+use lcm_core::{
+    Arrival, IdPrefix, Message, NodeId, OpId, OrderKey, SessionId, Summary, SummaryNumber, TimelineId, node,
+};
 use lcm_store::{Buffer, Scope, Store, StoreError};
 use lcm_tests::folder::folder;
 use lcm_tests::random::Random;
 use lcm_tests::speech::{any, assistant, message, text_of, tool, user};
-use lcm_tests::stores::{
-    NOW_MS, append, append_in, assert_whole, log, open, owner, place, prepare, session, texts,
-};
+use lcm_tests::stores::{NOW_MS, append, append_in, assert_whole, log, open, owner, place, prepare, session, texts};
 
 /// A store with one session.
 fn one_session(home: &std::path::Path) -> (Store, SessionId, TimelineId) {
@@ -66,7 +66,8 @@ fn what_is_committed_comes_back_equal_and_in_order() {
 fn records_written_with_and_without_a_dictionary_are_read_side_by_side() {
     let folder = folder();
     let (store, session, timeline) = one_session(folder.path());
-    let line = |n: usize| tool(&format!("call_{n}"), &format!("drwxr-xr-x {n} root root /srv/{n}/{}\n", n * n).repeat(9));
+    let line =
+        |n: usize| tool(&format!("call_{n}"), &format!("drwxr-xr-x {n} root root /srv/{n}/{}\n", n * n).repeat(9));
     let (mut all, mut trained) = (Vec::new(), Vec::new());
     for turn in 0..8 {
         let messages: Vec<Message> = (0..100).map(|n| line(100 * turn + n)).collect();
@@ -111,8 +112,7 @@ fn a_record_of_any_size_comes_back() {
     let (store, session, timeline) = one_session(folder.path());
     let mut random = Random::of_test(2);
     let sizes = [0, 1, 511, 512, 4095, 4096, 65_535, 70_000, 300_000, 1_100_000, 5_000_000];
-    let messages: Vec<Message> =
-        sizes.iter().map(|&size| user(&lcm_tests::speech::noise(&mut random, size))).collect();
+    let messages: Vec<Message> = sizes.iter().map(|&size| user(&lcm_tests::speech::noise(&mut random, size))).collect();
     append(&store, session, &messages).unwrap();
     assert_eq!(shown(&store, timeline), said_by(&messages));
     assert_whole(&store);
@@ -127,7 +127,12 @@ fn what_belongs_to_the_place_is_kept_with_it() {
         lcm_store::NewPlace { message: &prepared[0], seen_ms: -5, tokens: 7, volatile: br#"{"at":1}"# },
         lcm_store::NewPlace { message: &prepared[0], seen_ms: i64::MAX, tokens: u32::MAX, volatile: b"" },
     ];
-    store.commit(|commit| { let timeline = commit.timeline_of(session)?; commit.append(timeline, &places) }).unwrap();
+    store
+        .commit(|commit| {
+            let timeline = commit.timeline_of(session)?;
+            commit.append(timeline, &places)
+        })
+        .unwrap();
     let read = log(&store.snapshot().unwrap(), timeline).unwrap();
     let kept = |i: usize| (read[i].seen_ms, read[i].tokens, read[i].volatile.clone());
     assert_eq!(kept(0), (-5, 7, br#"{"at":1}"#.to_vec()));
@@ -270,7 +275,8 @@ fn later_forms_of_a_message_are_kept_beside_the_first() {
         snapshot.read(record, &mut buffer).unwrap();
         read.push((buffer.id(), seen_ms, volatile));
     }
-    let expected: Vec<_> = forms.iter().zip(NOW_MS..).map(|(form, at)| (form.encode().unwrap().id, at, b"{}".to_vec())).collect();
+    let expected: Vec<_> =
+        forms.iter().zip(NOW_MS..).map(|(form, at)| (form.encode().unwrap().id, at, b"{}".to_vec())).collect();
     assert_eq!(read, expected);
     // A form stands at no place, so nobody finds it by its id.
     assert!(snapshot.places_of(&Scope::everything(), &expected[0].0).unwrap().is_empty());
@@ -316,8 +322,14 @@ fn a_summary_is_linked_to_its_children_and_they_to_it() {
     assert_eq!(snapshot.parents(twice).unwrap(), [places[0].record, places[1].record]);
     assert_eq!(shown(&store, timeline), said_by(&messages), "a summary is no part of the log");
 
-    let leaf_ids: Vec<NodeId> = places.iter().map(|place| { snapshot.read(place.record, &mut buffer).unwrap(); buffer.id() }).collect();
-    let top = summary("all", leaf_ids.clone(), 2);
+    let leaf_ids: Vec<NodeId> = places
+        .iter()
+        .map(|place| {
+            snapshot.read(place.record, &mut buffer).unwrap();
+            buffer.id()
+        })
+        .collect();
+    let top = summary("all", leaf_ids, 2);
     store.commit(|commit| commit.summary(&top, timeline, &keys[0], NOW_MS)).unwrap();
     let unknown = summary("of nothing here", vec![NodeId::from_bytes([7; 32])], 1);
     let refused = store.commit(|commit| commit.summary(&unknown, timeline, &keys[0], NOW_MS));
@@ -336,10 +348,13 @@ fn a_view_can_be_read_as_of_any_op() {
         let leaf = summary(text, vec![user("a").encode().unwrap().id], 1);
         let id = lcm_core::canon::message_id(&lcm_core::canon::encode_summary(&leaf));
         let view = view.fold(&keys[0], &keys[1], id).unwrap();
-        store.commit(|commit| {
-            commit.summary(&leaf, timeline, &keys[0], NOW_MS)?;
-            commit.op(session, NOW_MS, "test", Change::Fold { summary: id }, Some(&view))
-        }).map(|op| (op, view)).unwrap()
+        store
+            .commit(|commit| {
+                commit.summary(&leaf, timeline, &keys[0], NOW_MS)?;
+                commit.op(session, NOW_MS, "test", Change::Fold { summary: id }, Some(&view))
+            })
+            .map(|op| (op, view))
+            .unwrap()
     };
     let ingest = Change::Ingest { timeline, first: Arrival(1), last: Arrival(3) };
     let op_of_turn = store.commit(|commit| commit.op(session, NOW_MS, "test", ingest.clone(), None)).unwrap();
@@ -351,7 +366,7 @@ fn a_view_can_be_read_as_of_any_op() {
     assert_eq!(snapshot.view(session, second.id).unwrap().as_ref(), Some(&second_view));
     assert_eq!(snapshot.view(session, OpId(u64::MAX)).unwrap(), Some(second_view));
     assert_eq!(snapshot.view(SessionId(9), OpId(u64::MAX)).unwrap(), None);
-    assert_eq!(snapshot.ops(OpId(0), 10).unwrap(), [op_of_turn, first.clone(), second.clone()]);
+    assert_eq!(snapshot.ops(OpId(0), 10).unwrap(), [op_of_turn, first.clone(), second]);
     assert_eq!(snapshot.ops(first.id, 1).unwrap(), [first]);
     assert_whole(&store);
 }
@@ -373,7 +388,8 @@ fn a_prefix_finds_none_one_or_several_nodes() {
     for digits in [1, 2, 3, 16, 31, 32, 33, 63, 64] {
         for id in &ids {
             let prefix = format!("{id:.digits$}");
-            let expected: Vec<NodeId> = ids.iter().copied().filter(|other| format!("{other:.digits$}") == prefix).collect();
+            let expected: Vec<NodeId> =
+                ids.iter().copied().filter(|other| format!("{other:.digits$}") == prefix).collect();
             assert_eq!(find(&prefix, usize::MAX), expected, "{prefix}");
             assert_eq!(find(&prefix, 1), expected[..1]);
             lengths[expected.len().min(2)] += 1;
@@ -397,7 +413,9 @@ fn a_name_that_nobody_has_finds_nothing() {
         snapshot.session_named(&owner(agent, person), name).unwrap().map(|session| session.id)
     };
     assert_eq!(named("hermes", "anna", "chat"), Some(session));
-    for (agent, person, name) in [("hermes", "anna", "Chat"), ("hermes", "bert", "chat"), ("", "anna", "chat"), ("hermes", "anna", "")] {
+    for (agent, person, name) in
+        [("hermes", "anna", "Chat"), ("hermes", "bert", "chat"), ("", "anna", "chat"), ("hermes", "anna", "")]
+    {
         assert_eq!(named(agent, person, name), None);
     }
     assert!(matches!(snapshot.session(SessionId(2)), Err(StoreError::NoSession(_))));
@@ -421,7 +439,13 @@ fn a_write_that_fails_leaves_nothing() {
     });
     assert!(matches!(failed, Err(StoreError::GivenUp)));
     let mut asked = false;
-    let given_up = store.commit_if(|| false, |_| { asked = true; Ok::<_, StoreError>(()) });
+    let given_up = store.commit_if(
+        || false,
+        |_| {
+            asked = true;
+            Ok::<_, StoreError>(())
+        },
+    );
     assert!(matches!(given_up, Err(StoreError::GivenUp)) && !asked, "the work of a caller who gave up is not begun");
     assert_eq!(shown(&store, timeline), [text_of(&user("kept"))]);
     assert_eq!(store.snapshot().unwrap().sessions(&Scope::everything()).unwrap().len(), 1);

@@ -111,7 +111,10 @@ fn ask_everything(store: &Store, ids: &[NodeId]) -> Answers {
     answer("the sessions".into(), sessions.map(|sessions| format!("{sessions:?}")));
     answer("the ops".into(), snapshot.ops(OpId(0), usize::MAX).map(|ops| format!("{ops:?}")));
     for arrival in (1..=200).map(Arrival) {
-        answer(format!("the place {arrival}"), snapshot.find_place(&everything, arrival).map(|place| format!("{place:?}")));
+        answer(
+            format!("the place {arrival}"),
+            snapshot.find_place(&everything, arrival).map(|place| format!("{place:?}")),
+        );
         let forms = snapshot.revisions(arrival);
         for (record, ..) in forms.as_deref().unwrap_or_default() {
             let mut buffer = lcm_store::Buffer::default();
@@ -132,11 +135,22 @@ fn ask_everything(store: &Store, ids: &[NodeId]) -> Answers {
         answer(format!("summary {number}"), found.map(|found| format!("{found:?}")));
     }
     for id in ids {
-        answer(format!("the places of {id:.12}"), snapshot.places_of(&everything, id).map(|places| format!("{places:?}")));
+        answer(
+            format!("the places of {id:.12}"),
+            snapshot.places_of(&everything, id).map(|places| format!("{places:?}")),
+        );
         let prefix = IdPrefix::from_hex(&format!("{id:.16}")).unwrap();
-        answer(format!("the node {id:.16}"), snapshot.find_nodes(&everything, &prefix, 2).map(|found| format!("{found:?}")));
-        if let Ok(Some((_, placed))) = snapshot.find_nodes(&everything, &prefix, 1).map(|found| found.into_iter().next()) {
-            answer(format!("what stands for {id:.12}"), snapshot.parents(placed.record).map(|parents| format!("{parents:?}")));
+        answer(
+            format!("the node {id:.16}"),
+            snapshot.find_nodes(&everything, &prefix, 2).map(|found| format!("{found:?}")),
+        );
+        if let Ok(Some((_, placed))) =
+            snapshot.find_nodes(&everything, &prefix, 1).map(|found| found.into_iter().next())
+        {
+            answer(
+                format!("what stands for {id:.12}"),
+                snapshot.parents(placed.record).map(|parents| format!("{parents:?}")),
+            );
         }
     }
     answers
@@ -148,7 +162,9 @@ fn ids_of(store: &Store) -> Vec<NodeId> {
     let mut ids: Vec<NodeId> = Vec::new();
     for digit in "0123456789abcdef".chars() {
         let prefix = IdPrefix::from_hex(&digit.to_string()).unwrap_or(all);
-        ids.extend(snapshot.find_nodes(&Scope::everything(), &prefix, usize::MAX).unwrap().into_iter().map(|(id, _)| id));
+        ids.extend(
+            snapshot.find_nodes(&Scope::everything(), &prefix, usize::MAX).unwrap().into_iter().map(|(id, _)| id),
+        );
     }
     ids
 }
@@ -156,11 +172,25 @@ fn ids_of(store: &Store) -> Vec<NodeId> {
 /// How a file is damaged.
 #[derive(Debug)]
 enum Damage {
-    Flip { at: u64, bit: u8 },
-    Fill { at: u64, len: usize, byte: u8 },
-    Noise { at: u64, len: usize, seed: u64 },
+    Flip {
+        at: u64,
+        bit: u8,
+    },
+    Fill {
+        at: u64,
+        len: usize,
+        byte: u8,
+    },
+    Noise {
+        at: u64,
+        len: usize,
+        seed: u64,
+    },
     /// Pages that changed places.
-    Swap { one: u64, other: u64 },
+    Swap {
+        one: u64,
+        other: u64,
+    },
 }
 
 impl Damage {
@@ -233,7 +263,7 @@ fn examine(home: &Path, whole: &Answers, before: &Answers, ids: &[NodeId]) -> Re
     let differs = |expected: &Answers| {
         expected.iter().find_map(|(question, expected)| match (answers.get(question), expected) {
             (Some(Ok(answer)), Ok(expected)) if answer != expected => {
-                Some(format!("{question}: {:.300} instead of {:.300}", answer, expected))
+                Some(format!("{question}: {answer:.300} instead of {expected:.300}"))
             }
             // Not asked, because the list of what to ask about was an error or shorter.
             (None, _) if errors == 0 => Some(format!("{question} did not come up")),
@@ -333,7 +363,10 @@ fn whatever_is_damaged_answers_are_right_or_errors() {
     // The last commit and the one before it, so that a lost header shows.
     let id = lcm_core::SessionId(1);
     append(&open(&home), id, &[user("the last")]).unwrap();
-    let whole = { drop(whole); ask_everything(&open(&home), &ids) };
+    let whole = {
+        drop(whole);
+        ask_everything(&open(&home), &ids)
+    };
     let bytes = fs::read(home.join(DATA)).unwrap();
     println!("{} bytes, {} questions", bytes.len(), whole.len());
     let (whole, before, ids) = (std::sync::Arc::new(whole), std::sync::Arc::new(before), std::sync::Arc::new(ids));

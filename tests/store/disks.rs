@@ -1,6 +1,6 @@
 //! Disks that fail when a test wants it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -89,7 +89,7 @@ enum Change {
 #[derive(Debug)]
 pub(crate) struct Powered {
     ending: Arc<Ending>,
-    files: Mutex<HashMap<PathBuf, Unsynced>>,
+    files: Mutex<BTreeMap<PathBuf, Unsynced>>,
 }
 
 impl Powered {

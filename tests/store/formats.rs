@@ -32,9 +32,15 @@ fn fill(home: &Path) {
     let short = |message: &lcm_core::Message| message.json().to_text().len() < 2000;
     let turn: Vec<_> = std::iter::repeat_with(|| any(&mut random)).filter(short).take(12).collect();
     append(&store, id, &turn).unwrap();
-    append(&store, id, &[message(r#"{"z":1,"role":"user","content":"order of keys","a":[1.50,1e2]}"#), turn[0].clone()]).unwrap();
+    append(
+        &store,
+        id,
+        &[message(r#"{"z":1,"role":"user","content":"order of keys","a":[1.50,1e2]}"#), turn[0].clone()],
+    )
+    .unwrap();
     // Enough to train a dictionary on, and something that uses it.
-    let lines = |n: usize| tool(&format!("call_{n}"), &format!("-rw-r--r-- {n} root root /srv/{n}/{}\n", n * n).repeat(9));
+    let lines =
+        |n: usize| tool(&format!("call_{n}"), &format!("-rw-r--r-- {n} root root /srv/{n}/{}\n", n * n).repeat(9));
     append(&store, id, &(0..410).map(lines).collect::<Vec<_>>()).unwrap();
     assert!(store.train_when_due().unwrap());
     append(&store, id, &(410..420).map(lines).collect::<Vec<_>>()).unwrap();
@@ -64,8 +70,18 @@ fn fill(home: &Path) {
             commit.summary(&summary, timeline, &places[0].order, NOW_MS)?;
             commit.op(id, NOW_MS, "test 1.0", Change::Fold { summary: summary_id }, Some(&view))?;
             commit.revise(places[1].arrival, &others[0], NOW_MS + 5, br#"{"at":5}"#)?;
-            commit.op(id, NOW_MS, "test 1.0", Change::Revise { arrival: places[1].arrival, form: others[0].id() }, None)?;
-            commit.insert(timeline, &OrderKey::between(&places[4].order, Some(&places[5].order)), &place(&others[1]))?;
+            commit.op(
+                id,
+                NOW_MS,
+                "test 1.0",
+                Change::Revise { arrival: places[1].arrival, form: others[0].id() },
+                None,
+            )?;
+            commit.insert(
+                timeline,
+                &OrderKey::between(&places[4].order, Some(&places[5].order)),
+                &place(&others[1]),
+            )?;
             let branch = commit.branch(id, timeline, &places[6].order, NOW_MS)?;
             commit.op(id, NOW_MS, "test 1.0", Change::Branch { from: Some(timeline), to: branch, shared: 7 }, None)?;
             commit.append(branch, &[place(&others[2])])?;
@@ -83,14 +99,18 @@ fn told(store: &Store) -> String {
     let mut buffer = Buffer::default();
     for session in snapshot.sessions(&Scope::everything()).unwrap() {
         let (id, owner) = (session.id, session.owner);
-        lines.push(format!("session {id}: {} of {} with {}, from {}", session.name, owner.agent, owner.person, session.source));
+        lines.push(format!(
+            "session {id}: {} of {} with {}, from {}",
+            session.name, owner.agent, owner.person, session.source
+        ));
         lines.push(format!("session {id}: since {}, goes on with {}", session.created_ms, session.timeline));
         for timeline in snapshot.timelines_of(id).unwrap() {
             let parent = snapshot.timeline(timeline).unwrap().parent;
             lines.push(format!("timeline {timeline}: shares {parent:?}"));
             for placed in log(&snapshot, timeline).unwrap() {
                 let (at, order) = (placed.arrival, &placed.order);
-                let (text, short) = (said(&snapshot, &placed).unwrap(), format!("{} {}", placed.seen_ms, placed.tokens));
+                let (text, short) =
+                    (said(&snapshot, &placed).unwrap(), format!("{} {}", placed.seen_ms, placed.tokens));
                 snapshot.read(placed.record, &mut buffer).unwrap();
                 lines.push(format!("  {at} at {order:?}: {:.20} {short} {text:.120}", buffer.id()));
                 for (record, seen_ms, volatile) in snapshot.revisions(at).unwrap() {

@@ -57,7 +57,10 @@ fn other_handles_change_over_with_their_next_call() {
     let before = everything(&reader).unwrap();
     for generation in 2..5 {
         assert_eq!(store.compact().unwrap(), generation);
-        assert_eq!(everything(&reader).unwrap()[0].1.len(), before[0].1.len() + usize::try_from(generation).unwrap() - 2);
+        assert_eq!(
+            everything(&reader).unwrap()[0].1.len(),
+            before[0].1.len() + usize::try_from(generation).unwrap() - 2
+        );
         append(&writer, id, &[user("between")]).unwrap();
         for handle in [&store, &reader, &writer] {
             assert_whole(handle);
@@ -188,7 +191,10 @@ fn writers_and_readers_go_on_through_many_compactions() {
         let said: BTreeSet<(String, Vec<String>)> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         reader.join().unwrap();
         let kept: BTreeSet<(String, Vec<String>)> = everything(&store).unwrap().into_iter().collect();
-        println!("{compacted} of {rounds} compactions beside {} commits", said.iter().map(|(_, said)| said.len()).sum::<usize>());
+        println!(
+            "{compacted} of {rounds} compactions beside {} commits",
+            said.iter().map(|(_, said)| said.len()).sum::<usize>()
+        );
         assert!(said.is_subset(&kept), "everything acknowledged is kept, in order");
         assert!(compacted > rounds / 2, "{compacted} of {rounds}: the store was hardly ever free");
     });

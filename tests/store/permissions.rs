@@ -68,7 +68,10 @@ fn a_store_that_must_not_be_written_is_read() {
         let id = store.snapshot().unwrap().sessions(&lcm_store::Scope::everything()).unwrap()[0].id;
         for _ in 0..2 {
             let refused = append(&store, id, &[user("no")]);
-            assert!(matches!(&refused, Err(StoreError::File { path, .. }) if path.ends_with("store.1.redb")), "{refused:?}");
+            assert!(
+                matches!(&refused, Err(StoreError::File { path, .. }) if path.ends_with("store.1.redb")),
+                "{refused:?}"
+            );
         }
         assert!(matches!(store.compact(), Err(StoreError::File { .. })));
         assert_eq!(everything(&store).unwrap()[0].1.len(), 1, "reads go on");
@@ -87,7 +90,10 @@ fn a_store_that_must_not_be_read_is_refused_by_name() {
         fs::set_permissions(home.join("store.1.redb"), fs::Permissions::from_mode(0o000)).unwrap();
         without_privilege();
         let refused = reopen(&home).err();
-        assert!(matches!(&refused, Some(StoreError::File { path, .. }) if path.ends_with("store.1.redb")), "{refused:?}");
+        assert!(
+            matches!(&refused, Some(StoreError::File { path, .. }) if path.ends_with("store.1.redb")),
+            "{refused:?}"
+        );
         fs::set_permissions(home.join("CURRENT"), fs::Permissions::from_mode(0o000)).unwrap();
         let refused = reopen(&home).err();
         assert!(matches!(&refused, Some(StoreError::File { path, .. }) if path.ends_with("CURRENT")), "{refused:?}");

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lcm_core::op::{Change, Op};
 use lcm_core::view::View;
-use lcm_core::{Arrival, IdPrefix, Message, NodeId, OpId, OrderKey, Owner, SessionId, Summary, SummaryNumber, TimelineId, node};
+use lcm_core::{
+    Arrival, IdPrefix, Message, NodeId, OpId, OrderKey, Owner, SessionId, Summary, SummaryNumber, TimelineId, node,
+};
 use lcm_store::{Branches, Buffer, OwnerPattern, Owners, Placed, Scope, Store, StoreError};
 use lcm_tests::speech::{assistant, text_of, tool, user};
 use lcm_tests::stores::{NOW_MS, assert_whole, everything, log, open, owner, place, prepare, said};
@@ -16,15 +18,42 @@ use proptest::prelude::*;
 /// One thing that is done to a store. Numbers choose among what is there, modulo how much of it there is.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    Session { owner: u8, name: u8 },
-    Append { session: u8, messages: Vec<u8> },
-    Insert { session: u8, behind: u8, message: u8 },
-    Branch { session: u8, parent: u8, last: u8 },
-    GoOn { session: u8, timeline: u8 },
-    Revise { place: u8, message: u8 },
-    Fold { session: u8, first: u8, len: u8 },
+    Session {
+        owner: u8,
+        name: u8,
+    },
+    Append {
+        session: u8,
+        messages: Vec<u8>,
+    },
+    Insert {
+        session: u8,
+        behind: u8,
+        message: u8,
+    },
+    Branch {
+        session: u8,
+        parent: u8,
+        last: u8,
+    },
+    GoOn {
+        session: u8,
+        timeline: u8,
+    },
+    Revise {
+        place: u8,
+        message: u8,
+    },
+    Fold {
+        session: u8,
+        first: u8,
+        len: u8,
+    },
     /// A write of several things that fails at its end.
-    Fails { session: u8, messages: Vec<u8> },
+    Fails {
+        session: u8,
+        messages: Vec<u8>,
+    },
     Reopen,
     Compact,
 }
@@ -148,7 +177,9 @@ impl World {
     /// Does a step, to the store and to the model.
     pub(crate) fn take(&mut self, step: &Step) {
         match step {
-            Step::Session { owner, name } => self.session(usize::from(*owner) % self.owners.len(), &format!("s{}", name % 3)),
+            Step::Session { owner, name } => {
+                self.session(usize::from(*owner) % self.owners.len(), &format!("s{}", name % 3))
+            }
             Step::Append { session, messages } => {
                 let Some(session) = nth(&self.sessions, *session) else { return };
                 let messages: Vec<Message> = messages.iter().map(|&number| pool(number)).collect();
@@ -159,7 +190,10 @@ impl World {
                 self.insert(session, *behind, &pool(*message));
             }
             Step::Branch { session, parent, last } => {
-                let (Some(session), Some(parent)) = (nth(&self.sessions, *session), nth(&self.timelines, *parent)) else { return };
+                let (Some(session), Some(parent)) = (nth(&self.sessions, *session), nth(&self.timelines, *parent))
+                else {
+                    return;
+                };
                 self.branch(session, parent, *last);
             }
             Step::GoOn { session, timeline } => {
@@ -356,7 +390,10 @@ impl World {
     fn compare_forms_and_links(&self) {
         let snapshot = self.store().snapshot().unwrap();
         let mut buffer = Buffer::default();
-        let id_of = |record, buffer: &mut Buffer| { snapshot.read(record, buffer).unwrap(); buffer.id() };
+        let id_of = |record, buffer: &mut Buffer| {
+            snapshot.read(record, buffer).unwrap();
+            buffer.id()
+        };
         let mut parents: BTreeMap<NodeId, BTreeSet<NodeId>> = BTreeMap::new();
         for place in &self.places {
             let Said::Summary(_, summary) = &place.said else { continue };
@@ -365,8 +402,12 @@ impl World {
             }
         }
         for (place, arrival) in self.places.iter().zip((1..).map(Arrival)) {
-            let forms: Vec<NodeId> =
-                snapshot.revisions(arrival).unwrap().into_iter().map(|(record, ..)| id_of(record, &mut buffer)).collect();
+            let forms: Vec<NodeId> = snapshot
+                .revisions(arrival)
+                .unwrap()
+                .into_iter()
+                .map(|(record, ..)| id_of(record, &mut buffer))
+                .collect();
             assert_eq!(forms, place.forms, "the forms of {arrival}");
             let placed = snapshot.find_place(&Scope::everything(), arrival).unwrap().unwrap();
             let found: BTreeSet<NodeId> =
@@ -485,9 +526,11 @@ impl World {
             let expected: Vec<(NodeId, Arrival)> =
                 nodes.iter().filter_map(|(id, places)| Some((*id, *places.last()?))).collect();
             assert_eq!(found, expected, "prefixes in {scope:?}");
-            let found: Vec<SessionId> = snapshot.sessions(&scope).unwrap().into_iter().map(|session| session.id).collect();
+            let found: Vec<SessionId> =
+                snapshot.sessions(&scope).unwrap().into_iter().map(|session| session.id).collect();
             let expected = self.sessions.iter().filter(|session| {
-                self.owner_fits(&scope, session.owner) && (scope.sessions.is_empty() || scope.sessions.contains(&session.id))
+                self.owner_fits(&scope, session.owner)
+                    && (scope.sessions.is_empty() || scope.sessions.contains(&session.id))
             });
             assert_eq!(found, expected.map(|session| session.id).collect::<Vec<_>>(), "sessions in {scope:?}");
         }

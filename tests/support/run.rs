@@ -81,8 +81,7 @@ impl Desk {
 
     /// Runs the program with this on its standard input.
     pub fn run_with<S: AsRef<str>>(&self, args: &[S], stdin: impl Into<Vec<u8>>) -> Ran {
-        let args =
-            std::iter::once("lcm-cli").chain(args.iter().map(AsRef::as_ref)).map(OsString::from).collect();
+        let args = std::iter::once("lcm-cli").chain(args.iter().map(AsRef::as_ref)).map(OsString::from).collect();
         let (stdout, stderr) = (Shared::default(), Shared::default());
         let mut env = self.env.clone();
         env.entry("LCM_HOME".to_owned()).or_insert_with(|| self.home().into());
@@ -102,11 +101,7 @@ impl Desk {
     }
 
     fn stream(&self, shared: &Shared) -> Stream {
-        Stream {
-            writer: Box::new(shared.clone()),
-            is_terminal: self.is_terminal,
-            takes_color: self.is_terminal,
-        }
+        Stream { writer: Box::new(shared.clone()), is_terminal: self.is_terminal, takes_color: self.is_terminal }
     }
 
     /// The program as a process of its own; `program` is what [`crate::program!`] gives.

@@ -37,12 +37,16 @@ pub fn any(random: &mut Random) -> Message {
     match random.below(10) {
         0 => user(&format!("what is {number}?")),
         1 => assistant(&format!("it is {number}, as far as I can see")),
-        2 => message(r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"ls","arguments":"{\"path\": \"/\"}"}}]}"#),
+        2 => message(
+            r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"ls","arguments":"{\"path\": \"/\"}"}}]}"#,
+        ),
         // A body of its own, shared by all that say it.
         3 => tool("c1", &"total 4096 drwxr-xr-x root root\n".repeat(20 + number)),
         // Larger than a page of the database.
         4 => tool(&format!("c{number}"), &noise(random, 5_000 + 4_000 * number)),
-        5 => message(r#"{"content":[{"type":"text","text":"wörtlich \ud800 7"},{"type":"image","source":{"data":"AAAA"}}],"role":"user","x":1e400,"y":-0.0,"y":1}"#),
+        5 => message(
+            r#"{"content":[{"type":"text","text":"wörtlich \ud800 7"},{"type":"image","source":{"data":"AAAA"}}],"role":"user","x":1e400,"y":-0.0,"y":1}"#,
+        ),
         6 => message(&format!(r#"{{"role":"user","content":[],"seed":{}}}"#, random.number())),
         7 => message(r#"{"role":"tool","content":""}"#),
         8 => message("{}"),

@@ -59,7 +59,11 @@ pub fn append(store: &Store, session: SessionId, messages: &[Message]) -> Result
 }
 
 /// The same inside a commit.
-pub fn append_in(commit: &mut Commit<'_>, session: SessionId, prepared: &[Prepared]) -> Result<Vec<Arrival>, StoreError> {
+pub fn append_in(
+    commit: &mut Commit<'_>,
+    session: SessionId,
+    prepared: &[Prepared],
+) -> Result<Vec<Arrival>, StoreError> {
     let timeline = commit.timeline_of(session)?;
     let places: Vec<_> = prepared.iter().map(place).collect();
     let added = commit.append(timeline, &places)?;

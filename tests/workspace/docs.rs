@@ -10,10 +10,8 @@ use super::{root, sources, text};
 fn every_table_is_described() {
     let format = text("docs/format.md");
     let tables = text("lcm-store/src/tables.rs");
-    let names: Vec<&str> = tables
-        .lines()
-        .filter_map(|line| line.split("TableDefinition::new(\"").nth(1)?.split('"').next())
-        .collect();
+    let names: Vec<&str> =
+        tables.lines().filter_map(|line| line.split("TableDefinition::new(\"").nth(1)?.split('"').next()).collect();
     assert!(names.len() > 10, "no table was read: {names:?}");
     for name in names {
         assert!(format.contains(&format!("`{name}`")), "docs/format.md does not describe the table {name}");
@@ -57,10 +55,7 @@ fn number_in(file: &str, code: &str) -> u64 {
 #[test]
 fn the_format_has_one_number() {
     let format = text("docs/format.md");
-    assert!(
-        format.contains(&format!("format {}", lcm_store::FORMAT)),
-        "docs/format.md speaks of another format"
-    );
+    assert!(format.contains(&format!("format {}", lcm_store::FORMAT)), "docs/format.md speaks of another format");
 }
 
 #[test]
@@ -81,8 +76,7 @@ fn the_readme_names_every_command_once_built() {
 
 #[test]
 fn links_in_the_docs_lead_somewhere() {
-    let docs =
-        ["README.md", "docs/architecture.md", "docs/format.md", "docs/glossary.md", "docs/changelog.md"];
+    let docs = ["README.md", "docs/architecture.md", "docs/format.md", "docs/glossary.md", "docs/changelog.md"];
     for name in docs {
         let folder = root().join(name).parent().unwrap().to_owned();
         for link in text(name).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {

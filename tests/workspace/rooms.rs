@@ -80,7 +80,8 @@ fn the_program_unwraps_nothing_without_a_proof() {
             for (number, line) in program(source).lines().enumerate() {
                 let code = line.trim_start();
                 // Examples in doc comments are read by people who know what they do.
-                let unproved = !code.starts_with("//") && (code.contains(".unwrap()") || code.contains(".expect(\"\")"));
+                let unproved =
+                    !code.starts_with("//") && (code.contains(".unwrap()") || code.contains(".expect(\"\")"));
                 assert!(!unproved, "{name}:{}: {code}", number + 1);
             }
         }

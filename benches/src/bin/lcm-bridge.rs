@@ -85,8 +85,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
     let mut bridge = Bridge { host: Host::open(&home)?, namespaces: HashMap::new(), resets: 0, fresh: false };
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
-        let answer =
-            serde_json::from_str(&line?).map_err(Into::into).and_then(|request| bridge.answer(request));
+        let answer = serde_json::from_str(&line?).map_err(Into::into).and_then(|request| bridge.answer(request));
         let answer = answer.unwrap_or_else(|error| json!({"error": error.to_string()}).to_string());
         writeln!(output, "{answer}")?;
         output.flush()?;
@@ -111,19 +110,16 @@ impl Bridge {
                 let mut words = Words::new(request.query);
                 (words.hits_max, words.snippet_chars) = (request.k, 0);
                 self.find(&request.ns, |host, scope| {
-                    let found =
-                        host.engine().search(&SearchRequest { scope, words, mode: SearchMode::Ranked })?;
+                    let found = host.engine().search(&SearchRequest { scope, words, mode: SearchMode::Ranked })?;
                     Ok(found.hits.iter().map(|hit| hit.entry.number).collect())
                 })
             }
             "grep" => {
                 let mut grep = Grep::new(Pattern::Regex(request.pattern));
-                grep.case =
-                    if request.flags.contains('i') { LetterCase::Insensitive } else { LetterCase::Sensitive };
+                grep.case = if request.flags.contains('i') { LetterCase::Insensitive } else { LetterCase::Sensitive };
                 (grep.hits_max, grep.snippet_chars, grep.order) = (0, 0, Order::Oldest);
                 self.find(&request.ns, |host, scope| {
-                    let found =
-                        host.engine().grep(&GrepRequest { scope, grep, whole_words: false, lines: None })?;
+                    let found = host.engine().grep(&GrepRequest { scope, grep, whole_words: false, lines: None })?;
                     Ok(found.hits.iter().map(|hit| hit.entry.number).collect())
                 })
             }

@@ -23,9 +23,7 @@ use lcm_benches::measure::{Samples, cpu_time, peak_resident_kb, timed};
 use lcm_benches::workload;
 use lcm_core::SessionId;
 use lcm_core::node::SummaryParts;
-use lcm_engine::service::{
-    DownTo, ExpandRequest, Expansion, GrepRequest, Pattern, SearchMode, SearchRequest, Service,
-};
+use lcm_engine::service::{DownTo, ExpandRequest, Expansion, GrepRequest, Pattern, SearchMode, SearchRequest, Service};
 use lcm_store::{Grep, StoreError, Words};
 use serde_json::{Map, Value, json};
 
@@ -59,9 +57,8 @@ impl Options {
             Some(text) => text.parse::<f64>().map_err(|_| format!("{text} is no number")),
         };
         let (stage, workload, store) = (take("stage")?, take("workload")?, take("store")?);
-        let round = take("round")
-            .ok()
-            .map_or(Ok(0), |text| text.parse().map_err(|_| format!("{text} is no number")))?;
+        let round =
+            take("round").ok().map_or(Ok(0), |text| text.parse().map_err(|_| format!("{text} is no number")))?;
         Ok(Self {
             stage,
             workload: workload.into(),
@@ -73,16 +70,12 @@ impl Options {
     }
 
     fn generator(&self) -> Result<&Path, String> {
-        self.extra
-            .get("gen")
-            .map(Path::new)
-            .ok_or_else(|| "--opt gen=PATH names the workload's generator".to_owned())
+        self.extra.get("gen").map(Path::new).ok_or_else(|| "--opt gen=PATH names the workload's generator".to_owned())
     }
 }
 
 fn main() -> ExitCode {
-    let report =
-        Options::parse(std::env::args().skip(1)).map_err(Into::into).and_then(|options| run(&options));
+    let report = Options::parse(std::env::args().skip(1)).map_err(Into::into).and_then(|options| run(&options));
     match report {
         Ok(mut report) => {
             report["peak_rss_kb"] = json!(peak_resident_kb());
@@ -315,8 +308,7 @@ fn expand(options: &Options) -> Outcome {
     }
     drop(snapshot);
     let span_ms = (places[0].seen_ms, places[places.len() - 1].seen_ms);
-    let parts =
-        SummaryParts { text: "What these hundred messages say.".to_owned(), children, depth: 1, span_ms };
+    let parts = SummaryParts { text: "What these hundred messages say.".to_owned(), children, depth: 1, span_ms };
     let summary = lcm_core::Summary::new(parts)?;
     let number = store.commit(|commit| {
         commit.summary(&summary, timeline, &places[0].order, 0)?;

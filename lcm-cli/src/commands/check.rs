@@ -62,10 +62,7 @@ pub(crate) fn run(args: &CheckArgs, service: &dyn Service, ui: &mut Ui) -> Resul
         }
         let told = u64::try_from(report.told.len()).unwrap_or(u64::MAX);
         if report.faults > told {
-            ui.note(format_args!(
-                "{} more; --faults lists more of them",
-                ui::thousands(report.faults - told)
-            ));
+            ui.note(format_args!("{} more; --faults lists more of them", ui::thousands(report.faults - told)));
         }
         if derived > 0 {
             ui.note("what is wrong in the index is made anew by `lcm-cli repair index`");

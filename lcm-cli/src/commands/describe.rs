@@ -45,11 +45,7 @@ pub(crate) fn run(args: &DescribeArgs, service: &dyn Service, ui: &mut Ui) -> Re
             }
             Target::Node(entry) => {
                 let description = service.describe(&scope, entry.number)?;
-                if ui.is_json() {
-                    ui.json(&json::description(&description))?
-                } else {
-                    show_node(&description, ui)?
-                }
+                if ui.is_json() { ui.json(&json::description(&description))? } else { show_node(&description, ui)? }
             }
         }
     }
@@ -69,8 +65,7 @@ fn show_session(description: &SessionDescription, ui: &mut Ui) -> Result<(), Cli
     field(ui, "session", &format!("#{} {}", session.id, session.name))?;
     field(ui, "source", &session.source)?;
     field(ui, "owner", &format!("agent {}, person {}", session.owner.agent, session.owner.person))?;
-    let counts =
-        format!("{}, {}", ui::counted(entry.messages, "message"), ui::counted(entry.tokens, "token"));
+    let counts = format!("{}, {}", ui::counted(entry.messages, "message"), ui::counted(entry.tokens, "token"));
     field(ui, "size", &counts)?;
     if let Some((first, last)) = entry.span_ms {
         let span = format!("{} to {}", ui.time(first), ui.time(last));

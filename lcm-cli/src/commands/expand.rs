@@ -57,10 +57,8 @@ pub(crate) fn run(args: &ExpandArgs, service: &dyn Service, ui: &mut Ui) -> Resu
                 Expansion::Summary(page) => {
                     if request.skip == 0 && ui.is_json() && !args.raw {
                         let mut entries = json::entry(&page.entry);
-                        entries.extend([
-                            ("text", json::text(&page.text)),
-                            ("children", json::number(page.children_all)),
-                        ]);
+                        entries
+                            .extend([("text", json::text(&page.text)), ("children", json::number(page.children_all))]);
                         ui.json(&Json::object(entries))?;
                     } else if request.skip == 0 && !args.raw {
                         let mut text = ui.text();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lcm_core::{Json, Role, SessionId};
 use lcm_engine::service::{
-    Cursor, Entry, Filter, Grep, GrepPage, GrepRequest, Kinds, LetterCase, Line, LineHit, LineOptions, Order,
-    Pattern, Scope, SearchMode, SearchRequest, Service, Session, WordHit, Words,
+    Cursor, Entry, Filter, Grep, GrepPage, GrepRequest, Kinds, LetterCase, Line, LineHit, LineOptions, Order, Pattern,
+    Scope, SearchMode, SearchRequest, Service, Session, WordHit, Words,
 };
 
 use super::ScopeArgs;
@@ -116,15 +116,16 @@ fn role(name: &str) -> Result<Role, String> {
 pub(crate) fn run(args: &GrepArgs, service: &dyn Service, ui: &mut Ui) -> Result<Outcome, CliError> {
     let scope = args.scope.in_sessions(&args.sessions, service)?;
     let filter = filter(args, ui)?;
-    let after = match &args.cursor {
-        None => None,
-        Some(text) => {
-            let cursor = text.parse::<Cursor>();
-            Some(cursor.map_err(|error| {
-                CliError::usage(format!("{text:?}: {error}"), "leave out --cursor to begin anew")
-            })?)
-        }
-    };
+    let after =
+        match &args.cursor {
+            None => None,
+            Some(text) => {
+                let cursor = text.parse::<Cursor>();
+                Some(cursor.map_err(|error| {
+                    CliError::usage(format!("{text:?}: {error}"), "leave out --cursor to begin anew")
+                })?)
+            }
+        };
     if args.limit == Some(0) {
         return Ok(Outcome::Nothing);
     }
@@ -148,8 +149,7 @@ pub(crate) fn run(args: &GrepArgs, service: &dyn Service, ui: &mut Ui) -> Result
     if args.count || args.list_sessions {
         return count(args, request, service, ui);
     }
-    request.lines =
-        Some(LineOptions { context: args.context, chars_max: args.chars, matches_max: args.lines });
+    request.lines = Some(LineOptions { context: args.context, chars_max: args.chars, matches_max: args.lines });
     exact(args, request, service, ui)
 }
 
@@ -177,12 +177,7 @@ fn filter(args: &GrepArgs, ui: &Ui) -> Result<Filter, CliError> {
 }
 
 /// Exact search, page by page.
-fn exact(
-    args: &GrepArgs,
-    mut request: GrepRequest,
-    service: &dyn Service,
-    ui: &mut Ui,
-) -> Result<Outcome, CliError> {
+fn exact(args: &GrepArgs, mut request: GrepRequest, service: &dyn Service, ui: &mut Ui) -> Result<Outcome, CliError> {
     let (mut left, mut shown, mut damaged) = (args.limit.unwrap_or(usize::MAX), 0, 0);
     let mut next = None;
     let mut page_size = FIRST_PAGE;
@@ -218,20 +213,12 @@ fn tell(next: Option<Cursor>, damaged: u64, ui: &mut Ui) {
         ui.note(format_args!("there may be more: go on with --cursor {next}"));
     }
     if damaged > 0 {
-        ui.note(format_args!(
-            "{} could not be read; `lcm-cli check` tells more",
-            ui::counted(damaged, "message")
-        ));
+        ui.note(format_args!("{} could not be read; `lcm-cli check` tells more", ui::counted(damaged, "message")));
     }
 }
 
 /// Counts hits, of each session.
-fn count(
-    args: &GrepArgs,
-    mut request: GrepRequest,
-    service: &dyn Service,
-    ui: &mut Ui,
-) -> Result<Outcome, CliError> {
+fn count(args: &GrepArgs, mut request: GrepRequest, service: &dyn Service, ui: &mut Ui) -> Result<Outcome, CliError> {
     request.grep.hits_max = COUNTED_PAGE;
     let mut counts: BTreeMap<SessionId, (Session, u64)> = BTreeMap::new();
     let (mut all, mut damaged) = (0_u64, 0);
@@ -334,8 +321,7 @@ fn show_snippet(hit: &WordHit, ui: &mut Ui) -> Result<(), CliError> {
         let said = piece.trim_end_matches(['\n', '\r']);
         let end = begin + said.len();
         let inside = hit.matches.iter().filter(|range| range.start < end && range.end > begin);
-        let matches: Vec<_> =
-            inside.map(|range| range.start.max(begin) - begin..range.end.min(end) - begin).collect();
+        let matches: Vec<_> = inside.map(|range| range.start.max(begin) - begin..range.end.min(end) - begin).collect();
         if !said.trim().is_empty() {
             let mut line = ui.text();
             line.plain("    ").said_with_matches(said, &matches);

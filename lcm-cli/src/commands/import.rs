@@ -89,8 +89,7 @@ pub(crate) fn run<S: Service>(
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
     let mut stdin = Some(stdin);
-    let sources: Result<Vec<Source>, CliError> =
-        args.files.iter().map(|path| Source::new(path, &mut stdin)).collect();
+    let sources: Result<Vec<Source>, CliError> = args.files.iter().map(|path| Source::new(path, &mut stdin)).collect();
     let sources = sources?;
     if let Some(name) = args.session.as_ref().filter(|name| name.is_empty()) {
         return Err(CliError::usage(
@@ -132,12 +131,7 @@ impl Import<'_> {
     }
 
     /// Decodes a file; everything but the sessions goes into its report.
-    fn decode(
-        &self,
-        file: usize,
-        mut source: Source,
-        take: &mut dyn FnMut(Incoming) -> Result<(), DecodeError>,
-    ) {
+    fn decode(&self, file: usize, mut source: Source, take: &mut dyn FnMut(Incoming) -> Result<(), DecodeError>) {
         let decoded = source.decode(self.args.as_format, &self.read, &mut |decoded| match decoded {
             Decoded::Session(mut incoming) => {
                 incoming.tag = u64::try_from(file).unwrap_or(u64::MAX);
@@ -208,9 +202,7 @@ impl Import<'_> {
             let (send, lists): (Waiting, Receiver<Incoming>) = mpsc::sync_channel(WAITING_MAX);
             scope.spawn(move || {
                 for (file, source) in sources.into_iter().enumerate() {
-                    self.decode(file, source, &mut |incoming| {
-                        send.send(incoming).map_err(|_| DecodeError::Stopped)
-                    });
+                    self.decode(file, source, &mut |incoming| send.send(incoming).map_err(|_| DecodeError::Stopped));
                 }
             });
             match lists.recv() {
@@ -234,9 +226,7 @@ impl Import<'_> {
             defaults: Owner { agent: DEFAULT_AGENT.to_owned(), person: DEFAULT_PERSON.to_owned() },
             by: BY.to_owned(),
             now_ms: ui.now_ms(),
-            indexing: &|now| {
-                indexing.get_or_init(|| ui.progress("indexing", Unit::Things)).set(now.done, now.total)
-            },
+            indexing: &|now| indexing.get_or_init(|| ui.progress("indexing", Unit::Things)).set(now.done, now.total),
         };
         let imported = service.import(lists, &options, &mut |ingested| {
             progress.set(self.read.load(Ordering::Relaxed).min(self.bytes), self.bytes);
@@ -325,11 +315,7 @@ impl Report {
         let all = self.lost + self.noted;
         let shown = u64::try_from(FAULTS_SHOWN).unwrap_or(u64::MAX);
         if all > shown {
-            ui.note(format_args!(
-                "{}: {} more; --format json lists them",
-                self.file,
-                ui::thousands(all - shown)
-            ));
+            ui.note(format_args!("{}: {} more; --format json lists them", self.file, ui::thousands(all - shown)));
         }
         Ok(())
     }
@@ -361,10 +347,7 @@ fn finish(mut reports: Vec<Report>, index: Option<String>, ui: &mut Ui) -> Resul
         ui.note(format_args!("the search index is not up to date: {what}"));
     }
     if !is_anything && failures.is_empty() && lost > 0 {
-        failures.push(CliError::usage(
-            "nothing in it could be taken",
-            "--as names the format, if it was mistaken",
-        ));
+        failures.push(CliError::usage("nothing in it could be taken", "--as names the format, if it was mistaken"));
     }
     let is_partly = lost > 0 || !failures.is_empty();
     // The last failure is told by whoever called, when it is all there is.

@@ -59,16 +59,13 @@ pub(crate) fn run(args: &LogArgs, service: &dyn Service, ui: &mut Ui) -> Result<
         for line in &page.lines {
             if ui.is_json() {
                 let mut entries = json::entry(&line.entry);
-                entries
-                    .extend([("position", line.position.into()), ("headline", json::text(&line.headline))]);
+                entries.extend([("position", line.position.into()), ("headline", json::text(&line.headline))]);
                 ui.json(&Json::object(entries))?;
                 continue;
             }
             let entry = &line.entry;
             let mut text = ui.text();
-            text.styled(ui::HANDLE, format_args!("{:>7}", entry.number))
-                .plain("  ")
-                .plain(ui.time(entry.seen_ms));
+            text.styled(ui::HANDLE, format_args!("{:>7}", entry.number)).plain("  ").plain(ui.time(entry.seen_ms));
             text.plain(format_args!("  {:<9}  ", entry.role.name())).styled(ui::HANDLE, entry.handle);
             text.plain(format_args!("  {:>6}", entry.tokens));
             if !line.headline.is_empty() {

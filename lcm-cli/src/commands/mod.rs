@@ -161,10 +161,7 @@ pub(crate) fn one_target(service: &dyn Service, scope: &Scope, text: &str) -> Re
 }
 
 fn session_line(session: &Session) -> String {
-    format!(
-        "#{} {} (agent {}, person {})",
-        session.id, session.name, session.owner.agent, session.owner.person
-    )
+    format!("#{} {} (agent {}, person {})", session.id, session.name, session.owner.agent, session.owner.person)
 }
 
 fn node_line(node: &Entry) -> String {

@@ -93,13 +93,7 @@ fn show_session(
     Ok(shown)
 }
 
-fn show_node(
-    entry: &Entry,
-    scope: &Scope,
-    raw: bool,
-    service: &dyn Service,
-    ui: &mut Ui,
-) -> Result<(), CliError> {
+fn show_node(entry: &Entry, scope: &Scope, raw: bool, service: &dyn Service, ui: &mut Ui) -> Result<(), CliError> {
     let request = ExpandRequest {
         scope: scope.clone(),
         number: entry.number,

@@ -23,11 +23,7 @@ pub(crate) fn run(_args: &StatusArgs, service: &dyn Service, ui: &mut Ui) -> Res
         IndexState::Absent => "none; searches look into the messages themselves".to_owned(),
         IndexState::Unusable => "unusable; `lcm-cli repair index` makes it anew".to_owned(),
         IndexState::Ready => {
-            let reach = if behind == 0 {
-                "up to date".to_owned()
-            } else {
-                format!("{} behind", ui::thousands(behind))
-            };
+            let reach = if behind == 0 { "up to date".to_owned() } else { format!("{} behind", ui::thousands(behind)) };
             let segments = u64::try_from(index.segments).unwrap_or(u64::MAX);
             format!("{reach}, {}, {}", ui::counted(segments, "segment"), ui::size(index.bytes))
         }

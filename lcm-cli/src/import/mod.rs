@@ -124,12 +124,9 @@ impl Source {
         match self {
             Self::Stdin(stdin) => {
                 let Some(stdin) = stdin.take() else { return Err(DecodeError::Empty.into()) };
-                decode_stream(
-                    BufReader::new(Counted { inner: stdin, read: read.clone() }),
-                    &options,
-                    sink,
-                    || SourceError::DatabaseOnStdin,
-                )
+                decode_stream(BufReader::new(Counted { inner: stdin, read: read.clone() }), &options, sink, || {
+                    SourceError::DatabaseOnStdin
+                })
             }
             Self::File(path) => {
                 let mut file = File::open(&*path).map_err(SourceError::Open)?;

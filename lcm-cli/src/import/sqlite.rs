@@ -104,22 +104,14 @@ pub(super) fn decode(path: &Path, sink: &mut Sink<'_>) -> Result<(), ReadError> 
 }
 
 /// Decodes one session; gives how many rows were copies of others.
-fn decode_session(
-    connection: &Connection,
-    head: &SessionHead,
-    sink: &mut Sink<'_>,
-) -> Result<u64, ReadError> {
+fn decode_session(connection: &Connection, head: &SessionHead, sink: &mut Sink<'_>) -> Result<u64, ReadError> {
     let columns = columns(connection, "SELECT * FROM messages LIMIT 0").map_err(ReadError::Sqlite)?;
     let mut rows = Vec::new();
-    let read = each_row(
-        connection,
-        "SELECT * FROM messages WHERE session_id = ?1 ORDER BY id",
-        &[&head.id],
-        &mut |row| {
+    let read =
+        each_row(connection, "SELECT * FROM messages WHERE session_id = ?1 ORDER BY id", &[&head.id], &mut |row| {
             rows.push(Row { columns: &columns, cells: row.cells });
             Ok(())
-        },
-    );
+        });
     cannot_go_on(read, &format!("session {:?}", head.id), sink)?;
     let mut faults = Vec::new();
     let (incoming, copies) = hermes::session(head, &rows, &mut faults);
@@ -226,8 +218,7 @@ fn open_copy(path: &Path) -> Result<Opened, ReadError> {
 
 /// Opens a database read-only and looks into it, because SQLite opens anything.
 fn open_at(path: &Path, options: &str) -> Result<Connection, ReadError> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(uri(path, options), flags).map_err(ReadError::Sqlite)?;
     // An agent in the middle of a write is waited for.
     connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(ReadError::Sqlite)?;

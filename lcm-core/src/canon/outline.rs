@@ -168,10 +168,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads the elements of an array with `element`, which takes the value; steps over anything else.
-    fn elements(
-        &mut self,
-        mut element: impl FnMut(&mut Self) -> Result<(), CanonError>,
-    ) -> Result<(), CanonError> {
+    fn elements(&mut self, mut element: impl FnMut(&mut Self) -> Result<(), CanonError>) -> Result<(), CanonError> {
         if self.rest.first() != Some(&b'[') {
             return self.skip_one();
         }
@@ -253,18 +250,8 @@ mod tests {
                 vec!["grep"],
                 true,
             ),
-            (
-                r#"{"role":"tool","tool_call_id":"1","name":"ls","content":"out"}"#,
-                Role::Tool,
-                vec!["ls"],
-                false,
-            ),
-            (
-                r#"{"role":"function","name":"ls","tool_name":"lss","content":"out"}"#,
-                Role::Tool,
-                vec!["lss"],
-                false,
-            ),
+            (r#"{"role":"tool","tool_call_id":"1","name":"ls","content":"out"}"#, Role::Tool, vec!["ls"], false),
+            (r#"{"role":"function","name":"ls","tool_name":"lss","content":"out"}"#, Role::Tool, vec!["lss"], false),
             (r#"{"role":"user","name":"Bob","content":"hi"}"#, Role::User, vec![], false),
             (
                 r#"{"role":"assistant","function_call":{"name":"old","arguments":""}}"#,

@@ -92,8 +92,7 @@ impl<'a> Walk<'a> {
                 if under.is_body(bytes.len()) {
                     return Err(self.canon.damaged("a string stands here that is a body"));
                 }
-                let value =
-                    Value::string(bytes).ok_or_else(|| self.canon.damaged("a string is not WTF-8"))?;
+                let value = Value::string(bytes).ok_or_else(|| self.canon.damaged("a string is not WTF-8"))?;
                 self.push(value);
             }
             b'b' => self.body(under)?,
@@ -195,13 +194,7 @@ impl<'a> Walk<'a> {
 
     /// Links the entries of an object in the order of the first form: `indexes` from `base` on name entries, those
     /// from `starts` on say where the keys are.
-    fn reorder(
-        &mut self,
-        object: usize,
-        base: usize,
-        starts: usize,
-        has_twins: bool,
-    ) -> Result<(), CanonError> {
+    fn reorder(&mut self, object: usize, base: usize, starts: usize, has_twins: bool) -> Result<(), CanonError> {
         let mut last = NONE;
         for i in base..starts {
             let rank = self.indexes[i];
@@ -269,10 +262,7 @@ mod tests {
         }
         let bomb = StoredMessage { canon: &canon, order: &[], bodies: &[&once.bodies[0].bytes] };
         let error = bomb.tree().unwrap_err();
-        assert!(matches!(
-            error,
-            CanonError::Damaged { what: "the bodies are longer than a message may be", .. }
-        ));
+        assert!(matches!(error, CanonError::Damaged { what: "the bodies are longer than a message may be", .. }));
     }
 
     #[test]

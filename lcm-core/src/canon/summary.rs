@@ -166,8 +166,7 @@ mod tests {
             let name = &example["name"];
             let fields = &example["summary"];
             let number = |key: &str| fields[key].as_u64().unwrap();
-            let texts =
-                |key: &str| -> Vec<String> { fields[key].as_array().unwrap().iter().map(spelled).collect() };
+            let texts = |key: &str| -> Vec<String> { fields[key].as_array().unwrap().iter().map(spelled).collect() };
             let mut summary = Summary::new(SummaryParts {
                 text: spelled(&fields["text"]),
                 children: texts("children").iter().map(|id| NodeId::from_hex(id).unwrap()).collect(),

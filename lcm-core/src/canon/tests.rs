@@ -41,9 +41,7 @@ fn turned_round(json: &Json) -> Json {
 /// Changes the `n`th leaf or key, counted from 0; whether there was one.
 fn change(json: &mut Json, n: &mut usize) -> bool {
     match json {
-        Json::Array(elements) if !elements.is_empty() => {
-            elements.iter_mut().any(|element| change(element, n))
-        }
+        Json::Array(elements) if !elements.is_empty() => elements.iter_mut().any(|element| change(element, n)),
         Json::Object(entries) if !entries.is_empty() => entries.iter_mut().any(|(key, value)| {
             if *n == 0 {
                 key.push(&"x".into());
@@ -184,8 +182,7 @@ fn the_stored_examples_of_messages_are_reproduced() {
         assert_eq!(hex(&message.canon), spelled(&example["canonical_hex"]), "canonical bytes: {name}");
         assert_eq!(hex(&message.order), spelled(&example["order_hex"]), "key order: {name}");
         assert_eq!(message.id.to_string(), spelled(&example["id"]), "id: {name}");
-        let bodies: Vec<_> =
-            message.bodies.iter().map(|body| (body.id.to_string(), hex(&body.bytes))).collect();
+        let bodies: Vec<_> = message.bodies.iter().map(|body| (body.id.to_string(), hex(&body.bytes))).collect();
         let expected: Vec<_> = (example["bodies"].as_array().unwrap().iter())
             .map(|body| (spelled(&body["id"]), spelled(&body["bytes"])))
             .collect();

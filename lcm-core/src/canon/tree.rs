@@ -218,9 +218,7 @@ impl<'t, 'a> TreeValue<'t, 'a> {
     fn to_json_string(self) -> JsonString {
         match self.value() {
             Value::Text(text) => text.into(),
-            Value::Ascii(bytes) | Value::Wtf8(bytes) => {
-                JsonString::from_wtf8(bytes.to_vec()).unwrap_or_default()
-            }
+            Value::Ascii(bytes) | Value::Wtf8(bytes) => JsonString::from_wtf8(bytes.to_vec()).unwrap_or_default(),
             _ => JsonString::new(),
         }
     }

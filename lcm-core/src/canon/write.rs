@@ -88,12 +88,7 @@ impl Writer {
         }
     }
 
-    fn object(
-        &mut self,
-        entries: &[(JsonString, Json)],
-        under: Under,
-        depth: usize,
-    ) -> Result<(), MessageError> {
+    fn object(&mut self, entries: &[(JsonString, Json)], under: Under, depth: usize) -> Result<(), MessageError> {
         self.canon.push(b'{');
         push_length(&mut self.canon, entries.len());
         let base = self.indexes.len();
@@ -190,10 +185,7 @@ mod tests {
         let long = "x".repeat(600);
         let message = encoded_text(&format!(r#"{{"content":["{long}","{long}y","{long}"]}}"#));
         assert_eq!(message.bodies.len(), 2);
-        assert_eq!(
-            decoded(&message).unwrap().get("content").and_then(Json::as_array).map(<[Json]>::len),
-            Some(3)
-        );
+        assert_eq!(decoded(&message).unwrap().get("content").and_then(Json::as_array).map(<[Json]>::len), Some(3));
     }
 
     #[test]

@@ -59,9 +59,7 @@ pub(crate) fn any_json() -> impl Strategy<Value = Json> {
     })
 }
 
-pub(crate) fn any_entries(
-    value: impl Strategy<Value = Json>,
-) -> impl Strategy<Value = Vec<(JsonString, Json)>> {
+pub(crate) fn any_entries(value: impl Strategy<Value = Json>) -> impl Strategy<Value = Vec<(JsonString, Json)>> {
     let key = prop_oneof![
         1 => prop::sample::select(vec!["content", "role", "tool_calls", "type", "text", "name", "id", "a", "b"])
             .prop_map(JsonString::from),

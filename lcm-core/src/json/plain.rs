@@ -41,9 +41,10 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
 /// Whether nothing special is in the block.
 fn is_plain<const N: usize>(block: &[u8; N]) -> bool {
     // Without a branch, so that the compiler makes vectors of it.
-    block.iter().fold(0, |special, &byte| {
-        special | u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\')
-    }) == 0
+    block
+        .iter()
+        .fold(0, |special, &byte| special | u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\'))
+        == 0
 }
 
 /// How many of eight bytes stand before the first special one.

@@ -199,14 +199,9 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_wtf8_make_no_string() {
-        for bytes in [
-            &b"\xff"[..],
-            b"\xed\xa0",
-            b"\xed\xa0\xbd\xed\xb8\x80",
-            b"a\xc3",
-            b"\xf5\x80\x80\x80",
-            b"\xc0\x80",
-        ] {
+        for bytes in
+            [&b"\xff"[..], b"\xed\xa0", b"\xed\xa0\xbd\xed\xb8\x80", b"a\xc3", b"\xf5\x80\x80\x80", b"\xc0\x80"]
+        {
             assert_eq!(JsonString::from_wtf8(bytes.to_vec()), None, "{bytes:x?}");
         }
         for bytes in [

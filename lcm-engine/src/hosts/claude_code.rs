@@ -19,9 +19,7 @@ use std::collections::HashMap;
 use lcm_core::{Json, JsonString, Message, Role};
 
 use super::lines::{Lines, NumberedLine};
-use super::{
-    DecodeError, DecodeOptions, Decoded, Fault, Incoming, IncomingMessage, Path, Sink, Spot, Tally, time,
-};
+use super::{DecodeError, DecodeOptions, Decoded, Fault, Incoming, IncomingMessage, Path, Sink, Spot, Tally, time};
 
 /// A line that was read.
 enum Item {
@@ -57,11 +55,7 @@ enum Parent {
 }
 
 /// Decodes a session file.
-pub(super) fn decode(
-    lines: &mut Lines<'_>,
-    options: &DecodeOptions,
-    sink: &mut Sink<'_>,
-) -> Result<(), DecodeError> {
+pub(super) fn decode(lines: &mut Lines<'_>, options: &DecodeOptions, sink: &mut Sink<'_>) -> Result<(), DecodeError> {
     let mut tree = Tree::default();
     let mut passed = Tally::default();
     while let Some(items) = lines.batch(parse, Item::Fault) {
@@ -103,8 +97,7 @@ fn parse(line: &NumberedLine<'_>) -> Item {
         }
     }
     let beside = Json::Object(beside);
-    let text =
-        |key: &str| beside.get(key).and_then(Json::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    let text = |key: &str| beside.get(key).and_then(Json::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
     let kind = text("type").unwrap_or_else(|| "line without a type".to_owned());
     let Some(uuid) = text("uuid") else {
         // Never seen with a message; should it come, it is better named than lost.
@@ -139,8 +132,7 @@ impl Node {
         let message = Message::from_json(said)?;
         let blocks = message.get("content").and_then(Json::as_array).unwrap_or_default();
         let ids = |kind: &str, key: &str| -> Vec<String> {
-            let of_kind =
-                blocks.iter().filter(|block| block.get("type").and_then(Json::as_str) == Some(kind));
+            let of_kind = blocks.iter().filter(|block| block.get("type").and_then(Json::as_str) == Some(kind));
             of_kind.filter_map(|block| block.get(key).and_then(Json::as_str).map(str::to_owned)).collect()
         };
         match message.role() {
@@ -151,8 +143,7 @@ impl Node {
             Role::User => self.results = ids("tool_result", "tool_use_id"),
             _ => {}
         }
-        let beside: Vec<(JsonString, Json)> =
-            if let Json::Object(entries) = beside { entries } else { Vec::new() };
+        let beside: Vec<(JsonString, Json)> = if let Json::Object(entries) = beside { entries } else { Vec::new() };
         let message = IncomingMessage::new(&message)?.with_source(beside);
         self.message = Some(IncomingMessage { seen_ms, ..message });
         Ok(())
@@ -275,9 +266,7 @@ impl Tree {
         // An agent without a name is told by its first line.
         let name = node.agent.as_ref().map(|name| name.clone().unwrap_or_else(|| node.uuid.clone()));
         let is_side = node.agent.is_some();
-        if let Some(known) =
-            self.chains.iter().position(|chain| chain.is_side == is_side && chain.name == name)
-        {
+        if let Some(known) = self.chains.iter().position(|chain| chain.is_side == is_side && chain.name == name) {
             return known;
         }
         self.chains.push(Chain { name, session: node.session.clone(), is_side, last_step: self.steps.len() });

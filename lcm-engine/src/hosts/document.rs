@@ -290,10 +290,7 @@ mod tests {
     fn the_messages_of_a_cut_request_are_found() {
         assert_eq!(
             told("{\"model\": \"m\", \"messages\": [{\"role\": \"user\"}], \"tools\": ["),
-            [
-                "element 1 in line 1: {\"role\": \"user\"}",
-                "line 1: the object is not whole; its list of messages is"
-            ]
+            ["element 1 in line 1: {\"role\": \"user\"}", "line 1: the object is not whole; its list of messages is"]
         );
         assert_eq!(told("{\"model\": "), ["line 1: the object has no whole list of messages"]);
         assert_eq!(told("{"), ["line 1: the object has no whole list of messages"]);

@@ -47,11 +47,9 @@ pub fn encode(record: &ExportRecord, out: &mut Vec<u8>) {
             Json::object(entries)
         }
         ExportRecord::Message(message) => return encode_message(message, out),
-        ExportRecord::End { sessions, messages } => Json::object([
-            ("lcm", "end".into()),
-            ("sessions", (*sessions).into()),
-            ("messages", (*messages).into()),
-        ]),
+        ExportRecord::End { sessions, messages } => {
+            Json::object([("lcm", "end".into()), ("sessions", (*sessions).into()), ("messages", (*messages).into())])
+        }
     };
     line.write(out);
     out.push(b'\n');
@@ -60,9 +58,7 @@ pub fn encode(record: &ExportRecord, out: &mut Vec<u8>) {
 /// The texts of messages are JSON already and are put in as they are.
 fn encode_message(message: &ExportMessage, out: &mut Vec<u8>) {
     let ExportMessage { number, id, seen_ms, volatile, json, revisions } = message;
-    out.extend_from_slice(
-        format!(r#"{{"lcm":"message","number":{number},"id":"{id}","seen_ms":{seen_ms}"#).as_bytes(),
-    );
+    out.extend_from_slice(format!(r#"{{"lcm":"message","number":{number},"id":"{id}","seen_ms":{seen_ms}"#).as_bytes());
     push_entry(b"volatile", volatile, out);
     push_entry(b"message", json, out);
     if !revisions.is_empty() {
@@ -149,8 +145,7 @@ fn item(line: &Json) -> Result<Item, String> {
     let text = |key: &str| {
         line.get(key).and_then(Json::as_str).map(str::to_owned).ok_or_else(|| format!("{key:?} is no text"))
     };
-    let number =
-        |key: &str| line.get(key).and_then(Json::as_u64).ok_or_else(|| format!("{key:?} is no whole number"));
+    let number = |key: &str| line.get(key).and_then(Json::as_u64).ok_or_else(|| format!("{key:?} is no whole number"));
     match text("lcm")?.as_str() {
         "export" => match number("version")? {
             ..=VERSION => Ok(Item::Begin),
@@ -164,11 +159,7 @@ fn item(line: &Json) -> Result<Item, String> {
             ..Incoming::default()
         }))),
         "timeline" => {
-            let parent = if line.get("parent").is_some() {
-                Some((number("parent")?, number("shared")?))
-            } else {
-                None
-            };
+            let parent = if line.get("parent").is_some() { Some((number("parent")?, number("shared")?)) } else { None };
             let is_current = line.get("current").and_then(Json::as_bool) == Some(true);
             Ok(Item::Timeline { id: number("timeline")?, parent, is_current })
         }
@@ -191,10 +182,7 @@ fn message(line: &Json) -> Result<IncomingMessage, String> {
     if let Some(id) = line.get("id") {
         let named = id.as_str().and_then(NodeId::from_hex).ok_or("its id is none")?;
         if named != message.id() {
-            return Err(format!(
-                "its message is {:.12} and not {named:.12}, as it says: it was changed",
-                message.id()
-            ));
+            return Err(format!("its message is {:.12} and not {named:.12}, as it says: it was changed", message.id()));
         }
     }
     for revision in line.get("revisions").and_then(Json::as_array).unwrap_or_default() {

@@ -39,8 +39,7 @@ const SHOWN: [(&str, Holds); 10] = [
 ];
 
 /// Columns whose usual value says nothing.
-const USUAL: [(&str, i64); 4] =
-    [("active", 1), ("compacted", 0), ("observed", 0), ("_compressed_summary", 0)];
+const USUAL: [(&str, i64); 4] = [("active", 1), ("compacted", 0), ("observed", 0), ("_compressed_summary", 0)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holds {
@@ -115,8 +114,7 @@ impl SessionHead {
     /// Reads a row of `sessions`; `None` when it has no id.
     #[must_use]
     pub fn of(row: &Row<'_>) -> Option<Self> {
-        let source =
-            row.text("source").map_or_else(|| "hermes".to_owned(), |source| format!("hermes:{source}"));
+        let source = row.text("source").map_or_else(|| "hermes".to_owned(), |source| format!("hermes:{source}"));
         let (agent, person) = (row.text("profile_name"), row.text("session_key"));
         Some(Self { id: row.text("id")?, source, agent, person })
     }
@@ -239,15 +237,11 @@ fn said_or(row: &Row<'_>, kept: &mut dyn FnMut(String)) -> Result<Said, String> 
     let mut entries: Vec<(JsonString, Json)> =
         vec![("role".into(), role.into()), ("content".into(), content(row, kept)?)];
     for (name, holds) in SHOWN {
-        let Some(text) = plain(row, name)?.filter(|text| !text.is_empty() || holds == Holds::TextOrEmpty)
-        else {
+        let Some(text) = plain(row, name)?.filter(|text| !text.is_empty() || holds == Holds::TextOrEmpty) else {
             continue;
         };
-        let value = if holds == Holds::Json {
-            Json::parse(text.as_bytes()).map_err(|_| name)
-        } else {
-            Ok(text.clone().into())
-        };
+        let value =
+            if holds == Holds::Json { Json::parse(text.as_bytes()).map_err(|_| name) } else { Ok(text.clone().into()) };
         entries.push((
             name.into(),
             value.unwrap_or_else(|name| {
@@ -280,9 +274,7 @@ fn said_or(row: &Row<'_>, kept: &mut dyn FnMut(String)) -> Result<Said, String> 
 fn plain(row: &Row<'_>, name: &str) -> Result<Option<String>, String> {
     match row.get(name) {
         Cell::Null => Ok(None),
-        Cell::Text(text) => {
-            String::from_utf8(text.clone()).map(Some).map_err(|_| format!("its {name} is not UTF-8"))
-        }
+        Cell::Text(text) => String::from_utf8(text.clone()).map(Some).map_err(|_| format!("its {name} is not UTF-8")),
         Cell::Integer(_) | Cell::Real(_) => Err(format!("its {name} is a number")),
         Cell::Bytes(_) => Err(format!("its {name} is bytes, not text")),
     }
@@ -300,9 +292,8 @@ fn content(row: &Row<'_>, kept: &mut dyn FnMut(String)) -> Result<Json, String> 
 
 /// What the row says beside the message.
 fn beside(row: &Row<'_>) -> Vec<(JsonString, Json)> {
-    let is_shown = |name: &str| {
-        ["session_id", "role", "content"].contains(&name) || SHOWN.iter().any(|(shown, _)| *shown == name)
-    };
+    let is_shown =
+        |name: &str| ["session_id", "role", "content"].contains(&name) || SHOWN.iter().any(|(shown, _)| *shown == name);
     let is_usual = |name: &str, cell: &Cell| match cell {
         Cell::Null => true,
         Cell::Integer(number) => USUAL.contains(&(name, *number)),
@@ -383,10 +374,8 @@ mod tests {
 
     #[test]
     fn what_was_taken_back_stands_on_a_path_of_its_own() {
-        let (incoming, _) =
-            flagged(&[("a", 1, 1, 0), ("b", 2, 0, 0), ("c", 3, 1, 0), ("d", 4, 0, 0), ("e", 5, 0, 0)]);
-        let lists: Vec<Vec<usize>> =
-            (0..incoming.paths.len()).map(|path| contents(&incoming, path)).collect();
+        let (incoming, _) = flagged(&[("a", 1, 1, 0), ("b", 2, 0, 0), ("c", 3, 1, 0), ("d", 4, 0, 0), ("e", 5, 0, 0)]);
+        let lists: Vec<Vec<usize>> = (0..incoming.paths.len()).map(|path| contents(&incoming, path)).collect();
         assert_eq!(lists, [vec![0, 1], vec![0, 2, 3, 4], vec![0, 2]]);
     }
 

@@ -39,8 +39,7 @@ impl<'a> Lines<'a> {
     /// # Errors
     /// When not a single byte can be read.
     pub(super) fn new(input: &'a mut dyn Read) -> Result<Self, DecodeError> {
-        let mut lines =
-            Self { input, buffer: Vec::new(), next_line: 1, failure: None, is_at_end: false, head: 0 };
+        let mut lines = Self { input, buffer: Vec::new(), next_line: 1, failure: None, is_at_end: false, head: 0 };
         let mut wanted = HEAD_BYTES;
         loop {
             if let Err(error) = lines.fill(wanted) {

@@ -380,8 +380,7 @@ fn is_document(head: &[u8]) -> bool {
         b'{' if Json::parse(first).is_ok() => false,
         // A line that was cut is followed by a line that begins anew; a document goes on, indented.
         b'{' => {
-            let mut raw =
-                head.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).skip(1);
+            let mut raw = head.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).skip(1);
             raw.next().is_some_and(|second| second[0] != b'{')
         }
         _ => false,
@@ -394,8 +393,7 @@ fn format_of(line: &Json) -> Option<Format> {
     if line.get("lcm").and_then(Json::as_str).is_some() {
         return Some(Format::Export);
     }
-    if !has("role") && has("type") && (has("uuid") || has("sessionId") || has("leafUuid") || has("messageId"))
-    {
+    if !has("role") && has("type") && (has("uuid") || has("sessionId") || has("leafUuid") || has("messageId")) {
         return Some(Format::ClaudeCode);
     }
     openai::is_known(line).then_some(Format::OpenAi)
@@ -502,12 +500,9 @@ mod tests {
 
     #[test]
     fn whole_files_come_in_whole() {
-        for (name, messages) in [
-            ("messages.jsonl", 14),
-            ("messages.windows.jsonl", 14),
-            ("openai.json", 10),
-            ("openai-request.json", 6),
-        ] {
+        for (name, messages) in
+            [("messages.jsonl", 14), ("messages.windows.jsonl", 14), ("openai.json", 10), ("openai-request.json", 6)]
+        {
             let decoded = fixture(name);
             assert_eq!(faults(&decoded), [] as [&str; 0], "{name}");
             let sessions = sessions(&decoded);
@@ -536,9 +531,7 @@ mod tests {
             faults(&decoded)
         };
         assert_eq!(told("messages.broken-line.jsonl", 13).len(), 1);
-        assert!(
-            told("messages.broken-line.jsonl", 13)[0].starts_with("line 4: it is not JSON: the text ends")
-        );
+        assert!(told("messages.broken-line.jsonl", 13)[0].starts_with("line 4: it is not JSON: the text ends"));
         assert_eq!(
             told("messages.not-object.jsonl", 14),
             [
@@ -574,14 +567,11 @@ mod tests {
         assert_eq!(main.paths[0].own.len(), 13);
         assert_eq!(main.paths[1].parent, Some((0, 11)));
         let line = |i: usize| {
-            let Ok(Json::Object(volatile)) = Json::parse(&main.messages[i].volatile) else {
-                panic!("no object")
-            };
+            let Ok(Json::Object(volatile)) = Json::parse(&main.messages[i].volatile) else { panic!("no object") };
             let uuid = volatile[0].1.get("uuid").and_then(Json::as_str).unwrap().to_owned();
             u64::from_str_radix(&uuid[24..32], 16).unwrap()
         };
-        let list: Vec<u64> =
-            main.paths[0].own[..11].iter().chain(&main.paths[1].own).map(|i| line(*i)).collect();
+        let list: Vec<u64> = main.paths[0].own[..11].iter().chain(&main.paths[1].own).map(|i| line(*i)).collect();
         assert!(list.is_sorted(), "the order of the file: {list:?}");
         assert_eq!(sessions[1].messages.len(), 2);
         assert_eq!(json(&sessions[1].messages[0]), r#"{"role":"user","content":"Who calls zone_offset()?"}"#);
@@ -624,9 +614,8 @@ mod tests {
             .iter()
             .map(|s| (s.name.clone(), s.source.clone(), s.known, s.messages.len(), s.messages[0].seen_ms))
             .collect();
-        let row = |name: &str, source: &str, known, count, seen| {
-            (name.to_owned(), source.to_owned(), known, count, seen)
-        };
+        let row =
+            |name: &str, source: &str, known, count, seen| (name.to_owned(), source.to_owned(), known, count, seen);
         assert_eq!(
             told,
             [

@@ -56,9 +56,7 @@ pub(super) fn decode_lines(
 ) -> Result<(), DecodeError> {
     let parse = |line: &NumberedLine<'_>| match Json::parse(line.text) {
         Ok(value) => item(value, Spot::Line(line.number), options),
-        Err(error) => {
-            Item::Fault(Fault::lost(Spot::Line(line.number), format_args!("it is not JSON: {error}")))
-        }
+        Err(error) => Item::Fault(Fault::lost(Spot::Line(line.number), format_args!("it is not JSON: {error}"))),
     };
     let mut gathered = Gathered::new(options);
     while let Some(items) = lines.batch(parse, Item::Fault) {
@@ -71,11 +69,7 @@ pub(super) fn decode_lines(
 }
 
 /// Decodes one JSON document: a list of values, or one value.
-pub(super) fn decode_document(
-    rest: &Rest,
-    options: &DecodeOptions,
-    sink: &mut Sink<'_>,
-) -> Result<(), DecodeError> {
+pub(super) fn decode_document(rest: &Rest, options: &DecodeOptions, sink: &mut Sink<'_>) -> Result<(), DecodeError> {
     let parse = |part: &Part<'_>| match part {
         Part::Fault(fault) => Item::Fault(fault.clone()),
         Part::Value { spot, text } => match Json::parse(text) {
@@ -103,10 +97,7 @@ pub(super) fn decode_document(
 
 fn item(value: Json, spot: Spot, options: &DecodeOptions) -> Item {
     if value.as_object().is_none() {
-        return Item::Fault(Fault::lost(
-            spot,
-            format_args!("{} stands where a message should", kind(&value)),
-        ));
+        return Item::Fault(Fault::lost(spot, format_args!("{} stands where a message should", kind(&value))));
     }
     if value.get("messages").is_some_and(|list| list.as_array().is_some()) {
         let (incoming, aside) = session(value, spot, options);
@@ -202,8 +193,7 @@ fn session(value: Json, spot: Spot, options: &DecodeOptions) -> (Incoming, Aside
         Some(name) if !name.is_empty() => incoming.name = name.to_str_lossy().into_owned(),
         _ => {
             // Several requests without a name in one file are several sessions, each always under the same name.
-            incoming.name =
-                if number == 1 { options.name.clone() } else { format!("{}:{number}", options.name) };
+            incoming.name = if number == 1 { options.name.clone() } else { format!("{}:{number}", options.name) };
             incoming.name_is_guess = true;
         }
     }

@@ -21,10 +21,7 @@ pub(super) fn from_number(literal: &str) -> Option<i64> {
         None => (false, literal),
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.is_empty()
-        || whole.len() > 18
-        || !whole.bytes().chain(fraction.bytes()).all(|c| c.is_ascii_digit())
-    {
+    if whole.is_empty() || whole.len() > 18 || !whole.bytes().chain(fraction.bytes()).all(|c| c.is_ascii_digit()) {
         return None;
     }
     let whole: i64 = whole.parse().ok()?;

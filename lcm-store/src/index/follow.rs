@@ -18,17 +18,17 @@ use tantivy::index::SegmentMeta;
 use tantivy::indexer::{IndexWriterOptions, MergeCandidate, MergePolicy};
 use tantivy::{Index, IndexWriter, TantivyDocument};
 
+use super::needs::Needs;
 use super::reach::{Reader, is_summary};
 use super::schema::{self, Fields, role_number};
 use super::segments::{self, Opened, WORDS_DIR, Watermark, guarded};
 use super::sieve::{Identity, Sieve, SieveWriter, Slot};
 use super::tokenize::{CodeTokenizer, Splitter, length};
-use super::needs::Needs;
 use super::{Pace, Progress, SIEVE, SearchIndex, disk};
+use crate::Store;
 use crate::error::StoreError;
 use crate::pack;
 use crate::snapshot::Snapshot;
-use crate::Store;
 
 /// Places read in one transaction.
 const PAGE: u64 = 512;
@@ -87,7 +87,12 @@ pub(crate) fn is_ours(snapshot: &Snapshot, last: u64, at: &Identity) -> Result<b
 }
 
 /// Catches up with the newest place, also with what comes meanwhile. The caller holds the lock.
-pub(crate) fn catch_up(store: &Store, _lock: &IndexLock, pace: Pace, progress: &dyn Fn(Progress)) -> Result<(), StoreError> {
+pub(crate) fn catch_up(
+    store: &Store,
+    _lock: &IndexLock,
+    pace: Pace,
+    progress: &dyn Fn(Progress),
+) -> Result<(), StoreError> {
     let index = &store.inner.index;
     disk::make_directory(&index.directory).map_err(StoreError::file("make", &index.directory))?;
     let mut work = Work::begin(store, &index.directory, pace)?;
@@ -166,7 +171,10 @@ impl Work {
                     return Ok(());
                 }
                 *uncommitted += 1;
-                words.add(&Place { arrival: arrival.0, timeline: row.timeline, anchor, role, seen_ms: row.seen_ms }, text)
+                words.add(
+                    &Place { arrival: arrival.0, timeline: row.timeline, anchor, role, seen_ms: row.seen_ms },
+                    text,
+                )
             };
             let read = self.reader.read(snapshot, &row, |said| {
                 add(if is_summary { schema::SUMMARY } else { role_number(said.role) }, said.text)
@@ -292,8 +300,10 @@ impl Words {
                 Pace::Gentle => GENTLE_BYTES,
                 Pace::Bulk => BULK_BYTES,
             };
-            let options =
-                IndexWriterOptions::builder().num_worker_threads(1).memory_budget_per_thread(bytes).num_merge_threads(1);
+            let options = IndexWriterOptions::builder()
+                .num_worker_threads(1)
+                .memory_budget_per_thread(bytes)
+                .num_merge_threads(1);
             let writer: IndexWriter = guarded(|| self.index.writer_with_options(options.build()))?;
             writer.set_merge_policy(Box::new(Tidy));
             self.writer = Some(writer);

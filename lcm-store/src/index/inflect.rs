@@ -82,14 +82,13 @@ pub(crate) fn is_stop_word(word: &str) -> bool {
 
 /// Sorted.
 const STOP_WORDS: [&str; 101] = [
-    "a", "about", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "being", "between",
-    "both", "but", "by", "can", "could", "did", "do", "does", "down", "during", "each", "few", "for",
-    "from", "further", "had", "has", "have", "having", "he", "her", "here", "him", "his", "how", "i", "if",
-    "in", "into", "is", "it", "its", "just", "may", "me", "might", "more", "most", "my", "no", "nor", "not",
-    "of", "on", "only", "or", "other", "our", "over", "own", "same", "shall", "she", "should", "so", "some",
-    "such", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to",
-    "too", "us", "very", "was", "we", "were", "what", "when", "where", "which", "who", "whom", "why",
-    "will", "with", "would", "you", "your",
+    "a", "about", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "being", "between", "both", "but",
+    "by", "can", "could", "did", "do", "does", "down", "during", "each", "few", "for", "from", "further", "had", "has",
+    "have", "having", "he", "her", "here", "him", "his", "how", "i", "if", "in", "into", "is", "it", "its", "just",
+    "may", "me", "might", "more", "most", "my", "no", "nor", "not", "of", "on", "only", "or", "other", "our", "over",
+    "own", "same", "shall", "she", "should", "so", "some", "such", "than", "that", "the", "their", "them", "then",
+    "there", "these", "they", "this", "those", "to", "too", "us", "very", "was", "we", "were", "what", "when", "where",
+    "which", "who", "whom", "why", "will", "with", "would", "you", "your",
 ];
 
 #[cfg(test)]

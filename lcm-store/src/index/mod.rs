@@ -288,7 +288,9 @@ impl Store {
             let followed = store.catch_up_if_behind();
             match followed {
                 // Who has the lock, does the work; to ask again at once would be to wait for it.
-                Ok(status) => index.followed_to.store(status.indexed_to.0.max(newest.0 - BEHIND_MAX / 2), Ordering::Relaxed),
+                Ok(status) => {
+                    index.followed_to.store(status.indexed_to.0.max(newest.0 - BEHIND_MAX / 2), Ordering::Relaxed)
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot bring the search index up to date");
                     // Truth answers meanwhile; the next try comes with as many places again.
@@ -396,7 +398,14 @@ impl Search<'_> {
     }
 
     /// Finds the places with all words, newest first; whether these are all there are.
-    fn exact(&self, words: &Words, query: &words::Query, low: u64, high: u64, found: &mut Found) -> Result<bool, StoreError> {
+    fn exact(
+        &self,
+        words: &Words,
+        query: &words::Query,
+        low: u64,
+        high: u64,
+        found: &mut Found,
+    ) -> Result<bool, StoreError> {
         let any = |text: &str| {
             ROOM.with_borrow_mut(|(room, splitter)| query.match_text(text, room, splitter, words.snippet_chars))
         };
@@ -430,7 +439,14 @@ impl Search<'_> {
     }
 
     /// Hands over what the index knows, newest first, a few at a time.
-    fn from_index<'q>(&'q self, look: &mut Look<'_>, query: &'q words::Query, opened: &Opened, low: u64, high: u64) -> Result<(), StoreError> {
+    fn from_index<'q>(
+        &'q self,
+        look: &mut Look<'_>,
+        query: &'q words::Query,
+        opened: &Opened,
+        low: u64,
+        high: u64,
+    ) -> Result<(), StoreError> {
         let needs = query.needs_beyond_tokens();
         let mut sift = match &needs {
             needs::Needs::Nothing => None,
@@ -458,7 +474,14 @@ impl Search<'_> {
     }
 
     /// Finds places by rank, behind the first `given` of them; none that are hits of `exact`.
-    fn ranked(&self, words: &Words, given: u64, max: usize, beside: Beside, exact: Option<&words::Query>) -> Result<Found, StoreError> {
+    fn ranked(
+        &self,
+        words: &Words,
+        given: u64,
+        max: usize,
+        beside: Beside,
+        exact: Option<&words::Query>,
+    ) -> Result<Found, StoreError> {
         let mut found = Found { hits: Vec::new(), next: None, damaged: 0 };
         let question = rank::Question::new(&words.text);
         if question.is_empty() || max == 0 {
@@ -470,13 +493,15 @@ impl Search<'_> {
         loop {
             let ranked = rank::rank(&question, self.reach, self.opened, self.kept, self.above, wanted)?;
             let all_there_are = ranked.len() < wanted;
-            let (hits, damaged) = self.read_ranked(words, &question, &ranked, skip.saturating_add(max), beside, exact)?;
+            let (hits, damaged) =
+                self.read_ranked(words, &question, &ranked, skip.saturating_add(max), beside, exact)?;
             let enough = hits.len() > skip.saturating_add(max);
             if enough || all_there_are || wanted == RANKED_MAX {
                 found.damaged = damaged;
                 found.hits = hits.into_iter().skip(skip).take(max).collect();
                 if enough {
-                    found.next = Some(Cursor(Position::Ranked(given.saturating_add(u64::try_from(max).unwrap_or(u64::MAX)))));
+                    found.next =
+                        Some(Cursor(Position::Ranked(given.saturating_add(u64::try_from(max).unwrap_or(u64::MAX)))));
                 }
                 return Ok(found);
             }

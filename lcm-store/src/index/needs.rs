@@ -180,11 +180,9 @@ fn part(hir: &Hir) -> Part {
         HirKind::Literal(literal) => literal_part(&folded(&literal.0)),
         HirKind::Class(class) => class_part(class),
         HirKind::Capture(capture) => part(&capture.sub),
-        HirKind::Concat(parts) => parts
-            .iter()
-            .map(part)
-            .reduce(Part::then)
-            .unwrap_or_else(|| Part::Exactly(vec![Vec::new()])),
+        HirKind::Concat(parts) => {
+            parts.iter().map(part).reduce(Part::then).unwrap_or_else(|| Part::Exactly(vec![Vec::new()]))
+        }
         HirKind::Alternation(parts) => parts.iter().map(part).reduce(Part::or).unwrap_or_else(Part::anything),
         HirKind::Repetition(repetition) => {
             if repetition.min == 0 {
@@ -249,9 +247,7 @@ fn folded(bytes: &[u8]) -> Vec<u8> {
 fn triples(folded: &[u8]) -> Needs {
     let mut hashes: Vec<u16> = folded
         .windows(3)
-        .map(|triple| {
-            sieve::triple_hash(u32::from(triple[0]) << 16 | u32::from(triple[1]) << 8 | u32::from(triple[2]))
-        })
+        .map(|triple| sieve::triple_hash(u32::from(triple[0]) << 16 | u32::from(triple[1]) << 8 | u32::from(triple[2])))
         .collect();
     hashes.sort_unstable();
     hashes.dedup();

@@ -190,7 +190,8 @@ fn in_segment(
             reached = Some(inside);
         }
         None => {
-            let mut totals: Vec<(u64, (u64, u64))> = segment.totals()?.iter().map(|(timeline, sum)| (*timeline, *sum)).collect();
+            let mut totals: Vec<(u64, (u64, u64))> =
+                segment.totals()?.iter().map(|(timeline, sum)| (*timeline, *sum)).collect();
             totals.sort_unstable();
             for (timeline, (places, lengths)) in totals {
                 if reach.part(timeline)? != super::reach::Part::Nothing {
@@ -248,7 +249,13 @@ fn in_segment(
     Ok(Source { counts, places: Places::Segment(segment.clone()) })
 }
 
-fn in_kept(question: &Question, reach: &Reach<'_>, kept: &Kept, above: u64, sums: &mut Sums) -> Result<Source, StoreError> {
+fn in_kept(
+    question: &Question,
+    reach: &Reach<'_>,
+    kept: &Kept,
+    above: u64,
+    sums: &mut Sums,
+) -> Result<Source, StoreError> {
     let mut places = Vec::with_capacity(kept.places.len());
     let mut reached = Vec::with_capacity(kept.places.len());
     for place in &kept.places {
@@ -451,7 +458,8 @@ fn with_neighbours(mut scored: Vec<Scored>, reach: &Reach<'_>, max: usize) -> Re
         }
     }
     let mut ranked: Vec<Ranked> = ranked.into_values().collect();
-    ranked.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then_with(|| Reverse(a.arrival).cmp(&Reverse(b.arrival))));
+    ranked
+        .sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then_with(|| Reverse(a.arrival).cmp(&Reverse(b.arrival))));
     Ok(ranked)
 }
 

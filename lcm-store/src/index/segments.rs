@@ -195,7 +195,9 @@ impl Opened {
 /// The files of a segment. Ours delete nothing, so there is no list of deleted documents.
 fn files_of(meta: &SegmentMeta) -> impl Iterator<Item = PathBuf> {
     use SegmentComponent::{FastFields, FieldNorms, Positions, Postings, Store, Terms};
-    [Terms, Postings, Positions, FastFields, FieldNorms, Store].map(|component| meta.relative_path(component)).into_iter()
+    [Terms, Postings, Positions, FastFields, FieldNorms, Store]
+        .map(|component| meta.relative_path(component))
+        .into_iter()
 }
 
 /// Whether a file matches the checksum at its end.
@@ -273,8 +275,13 @@ impl Segment {
     }
 
     /// The documents with a token.
-    pub(crate) fn with_token(&self, token: &str, option: IndexRecordOption) -> tantivy::Result<Option<SegmentPostings>> {
-        let postings = self.inverted(self.fields.text)?.read_postings(&Term::from_field_text(self.fields.text, token), option);
+    pub(crate) fn with_token(
+        &self,
+        token: &str,
+        option: IndexRecordOption,
+    ) -> tantivy::Result<Option<SegmentPostings>> {
+        let postings =
+            self.inverted(self.fields.text)?.read_postings(&Term::from_field_text(self.fields.text, token), option);
         postings.map_err(io_error)
     }
 

@@ -243,10 +243,14 @@ impl<'w> Block<'w> {
         let size = |at| number(bytes, at).and_then(|size| usize::try_from(size).map_err(|_| damaged()));
         let (total, table_len, filter_len, places) = (size(4)?, size(8)?, size(12)?, size(16)?);
         let whole = BLOCK_HEADER.checked_add(table_len).and_then(|sum| sum.checked_add(filter_len)?.checked_add(20));
-        let filter_fits =
-            filter_len.is_power_of_two() && (FILTER_BYTES_MIN..=FILTER_BITS / 8).contains(&filter_len);
+        let filter_fits = filter_len.is_power_of_two() && (FILTER_BYTES_MIN..=FILTER_BITS / 8).contains(&filter_len);
         let places_fit = (1..=BLOCK_PLACES).contains(&places);
-        if number(bytes, 0)? != BLOCK_MAGIC || total != bytes.len() || whole != Some(total) || !filter_fits || !places_fit {
+        if number(bytes, 0)? != BLOCK_MAGIC
+            || total != bytes.len()
+            || whole != Some(total)
+            || !filter_fits
+            || !places_fit
+        {
             return Err(damaged());
         }
         let end = BLOCK_HEADER + table_len;

@@ -93,7 +93,12 @@ impl Kept {
 impl Tail {
     /// The places above `from`, kept; `None` when this process should rather read them where they are. What is
     /// kept may reach beyond the snapshot, and below `from`.
-    pub(crate) fn kept(&self, snapshot: &Snapshot, from: u64, last: u64) -> Result<Option<RwLockReadGuard<'_, Kept>>, StoreError> {
+    pub(crate) fn kept(
+        &self,
+        snapshot: &Snapshot,
+        from: u64,
+        last: u64,
+    ) -> Result<Option<RwLockReadGuard<'_, Kept>>, StoreError> {
         // The first search of a process is often its last.
         let searched = self.searches.fetch_add(1, Ordering::Relaxed);
         if searched == 0 || last.saturating_sub(from) > KEPT_PLACES_MAX {

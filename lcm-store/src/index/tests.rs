@@ -17,9 +17,30 @@ use crate::scope::Scope;
 /// Texts that meet each other: few words, many combinations, both cases, scripts with and without spaces.
 fn texts(count: usize, seed: u64) -> Vec<String> {
     const WORDS: [&str; 24] = [
-        "error", "Error:", "connection", "refused", "read_file", "readFile", "HTTPServer", "commit", "commits", "量子缓存",
-        "缓存量子", "größe", "GRÖSSE", "2024-01-31", "src/main.rs", "\u{212a}elvin", "kelvin", "ſo", "so", "{\"a\": 1}", "fn main() {",
-        "naïve", "nai\u{308}ve", "\n",
+        "error",
+        "Error:",
+        "connection",
+        "refused",
+        "read_file",
+        "readFile",
+        "HTTPServer",
+        "commit",
+        "commits",
+        "量子缓存",
+        "缓存量子",
+        "größe",
+        "GRÖSSE",
+        "2024-01-31",
+        "src/main.rs",
+        "\u{212a}elvin",
+        "kelvin",
+        "ſo",
+        "so",
+        "{\"a\": 1}",
+        "fn main() {",
+        "naïve",
+        "nai\u{308}ve",
+        "\n",
     ];
     let mut state = seed | 1;
     let mut next = |below: usize| {
@@ -51,8 +72,24 @@ fn filled(count: usize) -> Trial {
 }
 
 const PATTERNS: [&str; 18] = [
-    "needle17", "(?i)error", "Error:", "connection refused", "read_?[fF]ile", "缓存", "^fn main", r"\d{4}-\d\d-\d\d", "said again$", "[^\\x00-\\x7F]",
-    "(?i)KELVIN", "(?i)größe", "(commit|refused)s? (so|src/main)", "a{2,3}|qu+x", "e.*r.*o.*r", "x{0}", "(?i)SO\\b", "needle(34|51|zz)",
+    "needle17",
+    "(?i)error",
+    "Error:",
+    "connection refused",
+    "read_?[fF]ile",
+    "缓存",
+    "^fn main",
+    r"\d{4}-\d\d-\d\d",
+    "said again$",
+    "[^\\x00-\\x7F]",
+    "(?i)KELVIN",
+    "(?i)größe",
+    "(commit|refused)s? (so|src/main)",
+    "a{2,3}|qu+x",
+    "e.*r.*o.*r",
+    "x{0}",
+    "(?i)SO\\b",
+    "needle(34|51|zz)",
 ];
 
 fn assert_greps(trial: &Trial, store: &Store, state: &str) {
@@ -68,15 +105,33 @@ fn assert_greps(trial: &Trial, store: &Store, state: &str) {
 }
 
 const QUERIES: [&str; 19] = [
-    "error", "connection refused", "\"connection refused\"", "readFile", "read_file", "server", "量子缓存", "缓存", "量", "naïve", "größe", "kelvin",
-    "src/main.rs", "needle17", "so error", "\"so error\"", "{", "commit AND commits", "said again",
+    "error",
+    "connection refused",
+    "\"connection refused\"",
+    "readFile",
+    "read_file",
+    "server",
+    "量子缓存",
+    "缓存",
+    "量",
+    "naïve",
+    "größe",
+    "kelvin",
+    "src/main.rs",
+    "needle17",
+    "so error",
+    "\"so error\"",
+    "{",
+    "commit AND commits",
+    "said again",
 ];
 
 /// What the words of a query find when each text is looked at alone.
 fn expected_words(trial: &Trial, text: &str) -> Vec<u64> {
     let query = words::Query::new(text);
     let (mut room, mut splitter) = (needle::FoldRoom::new(), tokenize::Splitter::new());
-    let matching = trial.said.iter().rev().filter(|(_, said)| query.match_text(said, &mut room, &mut splitter, 0).is_some());
+    let matching =
+        trial.said.iter().rev().filter(|(_, said)| query.match_text(said, &mut room, &mut splitter, 0).is_some());
     matching.map(|(arrival, _)| *arrival).collect()
 }
 
@@ -109,7 +164,11 @@ fn a_search_finds_the_same_before_while_and_after_it_is_indexed() {
     }
     assert_greps(&trial, &trial.again(), "a part indexed, new process");
     for query in QUERIES {
-        assert_eq!(Trial::words_in(&trial.again(), &Scope::everything(), query), expected_words(&trial, query), "{query}");
+        assert_eq!(
+            Trial::words_in(&trial.again(), &Scope::everything(), query),
+            expected_words(&trial, query),
+            "{query}"
+        );
     }
     trial.catch_up();
     assert_greps(&trial, &trial.store, "all indexed again");
@@ -137,7 +196,8 @@ fn a_damaged_index_changes_no_answer_and_is_made_anew() {
         ("emptied", |path| fs::write(path, b"").unwrap()),
         ("overwritten", |path| {
             let len = fs::metadata(path).unwrap().len();
-            fs::write(path, (0..len).map(|i| u8::try_from(tokenize::mix(i) & 255).unwrap()).collect::<Vec<_>>()).unwrap();
+            fs::write(path, (0..len).map(|i| u8::try_from(tokenize::mix(i) & 255).unwrap()).collect::<Vec<_>>())
+                .unwrap();
         }),
         ("one bit flipped in place", |path| {
             let mut bytes = fs::read(path).unwrap();
@@ -256,14 +316,16 @@ fn nothing_out_of_scope_is_found_or_counted() {
         // The same words without anybody else: scores must be the same.
         let mut alone = Trial::new();
         let (_, timeline) = alone.session("mine", "s");
-        let texts: Vec<String> = trial.said.iter().filter(|(at, _)| own.contains(at)).map(|(_, text)| text.clone()).collect();
+        let texts: Vec<String> =
+            trial.said.iter().filter(|(at, _)| own.contains(at)).map(|(_, text)| text.clone()).collect();
         alone.say(timeline, &texts.iter().map(String::as_str).collect::<Vec<_>>());
         alone
     };
     for scope in [of_agent("mine"), of_session(mine)] {
         for pattern in PATTERNS {
             let grep = Grep { case: LetterCase::Sensitive, ..Grep::new(Pattern::Regex(pattern.into())) };
-            let expected = trial.expected(&Regex::new(&format!("(?m){pattern}")).unwrap(), |arrival| own.contains(&arrival));
+            let expected =
+                trial.expected(&Regex::new(&format!("(?m){pattern}")).unwrap(), |arrival| own.contains(&arrival));
             assert_eq!(Trial::grep_in(&trial.store, &scope, &grep), expected, "{pattern}");
         }
         for query in QUERIES {
@@ -334,7 +396,11 @@ fn a_filter_holds_in_every_kind_of_search() {
     for round in 0..3 {
         for (filter, expected) in &filters {
             let grep = Grep { filter: filter.clone(), ..Grep::new(Pattern::Literal("alpha".into())) };
-            assert_eq!(&Trial::grep_in(&trial.store, &Scope::everything(), &grep), expected, "{filter:?} round {round}");
+            assert_eq!(
+                &Trial::grep_in(&trial.store, &Scope::everything(), &grep),
+                expected,
+                "{filter:?} round {round}"
+            );
             let words = Words { filter: filter.clone(), ..Words::new("alpha") };
             let found = trial.store.words(&Scope::everything(), &words).unwrap();
             let arrivals: Vec<u64> = found.hits.iter().map(|hit| hit.placed.arrival.0).collect();
@@ -358,10 +424,15 @@ fn going_on_from_cursor_to_cursor_gives_each_hit_once() {
             trial.catch_up();
         }
         for order in [Order::Newest, Order::Oldest] {
-            let all = Trial::grep_in(&trial.store, &Scope::everything(), &Grep { order, ..Grep::new(Pattern::Literal("so".into())) });
+            let all = Trial::grep_in(
+                &trial.store,
+                &Scope::everything(),
+                &Grep { order, ..Grep::new(Pattern::Literal("so".into())) },
+            );
             for bounds in [(3, None, None), (0, Some(Duration::ZERO), None), (7, None, Some(4000))] {
                 let (hits_max, time_max, bytes_max) = bounds;
-                let mut grep = Grep { order, hits_max, time_max, bytes_max, ..Grep::new(Pattern::Literal("so".into())) };
+                let mut grep =
+                    Grep { order, hits_max, time_max, bytes_max, ..Grep::new(Pattern::Literal("so".into())) };
                 let mut paged = Vec::new();
                 for page in 0.. {
                     assert!(page < 3000, "it does not end: {grep:?}");
@@ -420,7 +491,13 @@ fn scores_do_not_change_when_places_are_indexed() {
     let trial = filled(500);
     let ask = |store: &Store| -> Vec<(u64, Option<u32>)> {
         let words = Words { hits_max: 100, ..Words::new("connection error commits größe") };
-        store.ranked(&Scope::everything(), &words).unwrap().hits.iter().map(|hit| (hit.placed.arrival.0, hit.score)).collect()
+        store
+            .ranked(&Scope::everything(), &words)
+            .unwrap()
+            .hits
+            .iter()
+            .map(|hit| (hit.placed.arrival.0, hit.score))
+            .collect()
     };
     let read = ask(&trial.again());
     assert_eq!(read.len(), 100);

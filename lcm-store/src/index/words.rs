@@ -126,7 +126,13 @@ impl Query {
     }
 
     /// Whether any text is a hit, and what is shown of it.
-    pub(crate) fn match_text(&self, text: &str, room: &mut FoldRoom, splitter: &mut Splitter, chars: usize) -> Option<Shown> {
+    pub(crate) fn match_text(
+        &self,
+        text: &str,
+        room: &mut FoldRoom,
+        splitter: &mut Splitter,
+        chars: usize,
+    ) -> Option<Shown> {
         let folded = room.fold(text);
         for unit in &self.units {
             unit.needle.find(&folded, 0)?;
@@ -220,11 +226,8 @@ pub(crate) fn shown(text: &str, folded: &Folded<'_>, needles: &[&Needle], chars:
     let span = chars - chars / 4;
     let mut best: Option<(usize, usize)> = None;
     for (at, &(start, _, _)) in found.iter().enumerate() {
-        let mut seen: Vec<usize> = found[at..]
-            .iter()
-            .take_while(|(next, _, _)| next - start < span)
-            .map(|&(_, _, needle)| needle)
-            .collect();
+        let mut seen: Vec<usize> =
+            found[at..].iter().take_while(|(next, _, _)| next - start < span).map(|&(_, _, needle)| needle).collect();
         seen.sort_unstable();
         seen.dedup();
         if best.is_none_or(|(most, _)| seen.len() > most) {
@@ -418,8 +421,15 @@ impl<'a> Newest<'a> {
 }
 
 /// Arrivals of kept places that have all tokens of a query, rising.
-pub(crate) fn in_tail(query: &Query, kept: &Kept, reach: &Reach<'_>, above: u64, below: u64) -> Result<Vec<u64>, StoreError> {
-    let mut lists: Vec<&[(u32, u32)]> = query.tokens().into_iter().map(|token| kept.with_token(token_hash(token))).collect();
+pub(crate) fn in_tail(
+    query: &Query,
+    kept: &Kept,
+    reach: &Reach<'_>,
+    above: u64,
+    below: u64,
+) -> Result<Vec<u64>, StoreError> {
+    let mut lists: Vec<&[(u32, u32)]> =
+        query.tokens().into_iter().map(|token| kept.with_token(token_hash(token))).collect();
     lists.sort_by_key(|list| list.len());
     let Some((first, others)) = lists.split_first() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
