@@ -289,7 +289,7 @@ impl Store {
             match followed {
                 // Who has the lock, does the work; to ask again at once would be to wait for it.
                 Ok(status) => {
-                    index.followed_to.store(status.indexed_to.0.max(newest.0 - BEHIND_MAX / 2), Ordering::Relaxed)
+                    index.followed_to.store(status.indexed_to.0.max(newest.0 - BEHIND_MAX / 2), Ordering::Relaxed);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot bring the search index up to date");
@@ -429,7 +429,7 @@ impl Search<'_> {
         }
         if let (Some(opened), true) = (self.opened, by_tokens) {
             look.ask(&with_tokens)?;
-            self.from_index(&mut look, query, opened, low, high)?;
+            self.take_from_index(&mut look, query, opened, low, high)?;
         }
         look.flush()?;
         found.damaged += look.scanned.damaged;
@@ -439,7 +439,7 @@ impl Search<'_> {
     }
 
     /// Hands over what the index knows, newest first, a few at a time.
-    fn from_index<'q>(
+    fn take_from_index<'q>(
         &'q self,
         look: &mut Look<'_>,
         query: &'q words::Query,

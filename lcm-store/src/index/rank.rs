@@ -291,6 +291,9 @@ fn in_kept(
     Ok(Source { counts, places: Places::Tail(places) })
 }
 
+/// A place read from truth: arrival, timeline, length, and how often each group of words stands in it.
+type Counted = (u64, u64, u64, Vec<u32>);
+
 /// The same, read from truth by a process that keeps nothing.
 fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums) -> Result<Source, StoreError> {
     /// Places read by one task.
@@ -300,7 +303,7 @@ fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums)
         by_form.extend(group.forms.iter().map(|form| (token_hash(form), number)));
     }
     let strides: Vec<u64> = (above + 1..=reach.last).step_by(usize::try_from(STRIDE).unwrap_or(1)).collect();
-    let read = |from: &u64| -> Result<Vec<(u64, u64, u64, Vec<u32>)>, StoreError> {
+    let read = |from: &u64| -> Result<Vec<Counted>, StoreError> {
         let (mut reader, mut splitter) = (Reader::default(), Splitter::default());
         let mut found = Vec::new();
         for entry in reach.snapshot.place_rows(*from..=reach.last.min(from + STRIDE - 1))? {
