@@ -97,10 +97,9 @@ impl CliError {
 
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage { .. } | Self::File { .. } => exit::USAGE,
+            Self::Usage { .. } | Self::File { .. } | Self::Output(_) => exit::USAGE,
             Self::NotFound { .. } => exit::NOTHING,
             Self::Closed => exit::DONE,
-            Self::Output(_) => exit::STORE,
             Self::Engine(error) => match error {
                 EngineError::Store(StoreError::Pattern(_)) | EngineError::Pattern(_) => exit::USAGE,
                 EngineError::Message(_) | EngineError::Gap { .. } => exit::USAGE,

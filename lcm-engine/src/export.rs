@@ -2,7 +2,7 @@
 
 use lcm_core::canon;
 use lcm_core::{Arrival, OrderKey, TimelineId};
-use lcm_store::{Buffer, Placed, Snapshot, Store};
+use lcm_store::{Buffer, Placed, RecordNumber, Snapshot, Store};
 
 use crate::error::EngineError;
 use crate::find::unreadable;
@@ -68,33 +68,33 @@ fn read_page(
         *behind = Some(last.order.clone());
     }
     let is_last = places.len() < PAGE;
-    let mut buffer = Buffer::default();
-    let messages: Result<Vec<ExportMessage>, EngineError> =
-        places.into_iter().map(|placed| message(snapshot, placed, &mut buffer)).collect();
-    Ok((messages?, is_last))
+    let records: Vec<RecordNumber> = places.iter().map(|placed| placed.record).collect();
+    let said =
+        snapshot.read_each(&records, |i, buffer| Ok::<_, EngineError>((buffer.id(), json(buffer, &places[i])?)))?;
+    let has_revisions = snapshot.has_revisions()?;
+    let mut messages = Vec::with_capacity(places.len());
+    for (placed, (id, json)) in places.into_iter().zip(said) {
+        let revisions = if has_revisions { revisions(snapshot, &placed)? } else { Vec::new() };
+        let Placed { arrival: number, seen_ms, volatile, .. } = placed;
+        messages.push(ExportMessage { number, id, seen_ms, volatile, json, revisions });
+    }
+    Ok((messages, is_last))
 }
 
-fn message(snapshot: &Snapshot, placed: Placed, buffer: &mut Buffer) -> Result<ExportMessage, EngineError> {
-    let number = placed.arrival;
-    let json = |buffer: &Buffer| {
-        let mut json = Vec::new();
-        let written = buffer.with_message(|message| canon::write_json(&message, &mut json));
-        written.map(|()| json).map_err(|error| unreadable(number, error))
+/// The message that was read, without what belongs to its place.
+fn json(buffer: &Buffer, placed: &Placed) -> Result<Vec<u8>, EngineError> {
+    let mut json = Vec::new();
+    let written = buffer.with_message(|message| canon::write_json(&message, &mut json));
+    written.map(|()| json).map_err(|error| unreadable(placed.arrival, error))
+}
+
+fn revisions(snapshot: &Snapshot, placed: &Placed) -> Result<Vec<ExportRevision>, EngineError> {
+    let mut buffer = Buffer::default();
+    let one = |(record, seen_ms, volatile)| {
+        snapshot.read(record, &mut buffer)?;
+        Ok(ExportRevision { seen_ms, volatile, json: json(&buffer, placed)? })
     };
-    snapshot.read(placed.record, buffer)?;
-    let mut message = ExportMessage {
-        number,
-        id: buffer.id(),
-        seen_ms: placed.seen_ms,
-        volatile: placed.volatile,
-        json: json(buffer)?,
-        revisions: Vec::new(),
-    };
-    for (record, seen_ms, volatile) in snapshot.revisions(number)? {
-        snapshot.read(record, buffer)?;
-        message.revisions.push(ExportRevision { seen_ms, volatile, json: json(buffer)? });
-    }
-    Ok(message)
+    snapshot.revisions(placed.arrival)?.into_iter().map(one).collect()
 }
 
 #[cfg(test)]

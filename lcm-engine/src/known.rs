@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use lcm_core::{NodeId, OrderKey, TimelineId};
-use lcm_store::{Buffer, Session, Snapshot, StoreError};
+use lcm_store::{RecordNumber, Session, Snapshot, StoreError};
 
 use crate::hosts::Path;
 
@@ -108,13 +108,11 @@ impl Known {
                 _ => 0,
             };
             let (mut ids, mut orders) = (Vec::new(), Vec::new());
-            let (mut buffer, mut behind) = (Buffer::default(), after);
+            let mut behind = after;
             loop {
                 let page = snapshot.log(timeline.id, behind.as_ref(), PAGE)?;
-                for placed in &page {
-                    snapshot.read(placed.record, &mut buffer)?;
-                    ids.push(buffer.id());
-                }
+                let records: Vec<RecordNumber> = page.iter().map(|placed| placed.record).collect();
+                ids.extend(snapshot.read_each(&records, |_, buffer| Ok::<_, StoreError>(buffer.id()))?);
                 behind = page.last().map(|placed| placed.order.clone()).or(behind);
                 let is_last = page.len() < PAGE;
                 orders.extend(page.into_iter().map(|placed| placed.order));

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use lcm_core::text::with_search_text;
 use lcm_core::{SessionId, canon};
-use lcm_store::{Grep, LetterCase, Pattern, Session, Snapshot, Store, StoreError};
+use lcm_store::{Buffer, Grep, Hit, LetterCase, Pattern, Scope, Session, Snapshot, Store, StoreError};
 use regex::{Regex, RegexBuilder};
 
 use crate::error::EngineError;
@@ -36,7 +36,7 @@ pub(crate) fn grep(store: &Store, request: &GrepRequest) -> Result<GrepPage, Eng
     for hit in found.hits {
         let (mut matching, mut left) = (Vec::new(), 0);
         if let Some(lines) = &lines {
-            snapshot.read(hit.placed.record, entries.buffer_mut())?;
+            read_hit(&snapshot, &request.scope, &hit, entries.buffer_mut())?;
             (matching, left) = match hit.placed.summary {
                 None => entries
                     .buffer()
@@ -78,6 +78,19 @@ pub(crate) fn search(store: &Store, request: &SearchRequest) -> Result<SearchPag
         hits.push(WordHit { entry, snippet, matches, score: hit.score, ranked: hit.ranked });
     }
     Ok(SearchPage { hits, sessions, next: found.next, damaged: found.damaged })
+}
+
+/// Reads what was found. The search had a snapshot of its own, and a compaction in between gives records other numbers;
+/// the number of the place stays.
+fn read_hit(snapshot: &Snapshot, scope: &Scope, hit: &Hit, buffer: &mut Buffer) -> Result<(), EngineError> {
+    let read = snapshot.read(hit.placed.record, buffer);
+    if read.is_ok() && buffer.id() == hit.id {
+        return Ok(());
+    }
+    match snapshot.find_place(scope, hit.placed.arrival)? {
+        Some(placed) if placed.record != hit.placed.record => Ok(snapshot.read(placed.record, buffer)?),
+        _ => Ok(read?),
+    }
 }
 
 fn mention(snapshot: &Snapshot, sessions: &mut BTreeMap<SessionId, Session>, id: SessionId) -> Result<(), EngineError> {

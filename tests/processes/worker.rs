@@ -299,7 +299,7 @@ fn stop_at(home: &Path, point: &str) {
             let stopped = AtomicU64::new(0);
             let stop_once = |_| {
                 if stopped.fetch_add(1, Ordering::SeqCst) == 0 {
-                    stop_here()
+                    stop_here();
                 }
             };
             store.catch_up(Pace::Bulk, &stop_once).unwrap();

@@ -178,7 +178,7 @@ impl World {
     pub(crate) fn take(&mut self, step: &Step) {
         match step {
             Step::Session { owner, name } => {
-                self.session(usize::from(*owner) % self.owners.len(), &format!("s{}", name % 3))
+                self.session(usize::from(*owner) % self.owners.len(), &format!("s{}", name % 3));
             }
             Step::Append { session, messages } => {
                 let Some(session) = nth(&self.sessions, *session) else { return };

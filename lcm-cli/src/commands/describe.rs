@@ -38,9 +38,9 @@ pub(crate) fn run(args: &DescribeArgs, service: &dyn Service, ui: &mut Ui) -> Re
             Target::Session(session) => {
                 let description = service.describe_session(&scope, session.id)?;
                 if ui.is_json() {
-                    ui.json(&json::session_description(&description))?
+                    ui.json(&json::session_description(&description))?;
                 } else {
-                    show_session(&description, ui)?
+                    show_session(&description, ui)?;
                 }
             }
             Target::Node(entry) => {

@@ -1,8 +1,16 @@
 //! Our own export, both ways: JSON lines from which the same nodes come back, branches included.
 //!
-//! `docs/format.md`, "Export", describes the lines. Each says under `lcm` what it is; in this order: `export`, then for
-//! each `session` its `timeline`s, each with the `message`s that it does not share with the one it branched off, and
-//! at the `end` how many there were. So a file that was cut is told from a whole one.
+//! Each line says under `lcm` what it is; in this order: `export`, then for each `session` its `timeline`s, each with
+//! the `message`s that it does not share with the one it branched off, and at the `end` how many there were. So a file
+//! that was cut is told from a whole one.
+//!
+//! | `lcm` | entries |
+//! | --- | --- |
+//! | `export` | `version` 1, `program`, `at_ms` |
+//! | `session` | `name`, `agent`, `person`, `source`, `created_ms` |
+//! | `timeline` | `timeline` its number in this file, `parent` and `shared` (of a branch: the timeline, how many messages), `current` |
+//! | `message` | `number`, `id`, `seen_ms`, `volatile` (keys of the place, if any), `message`, `revisions` (`seen_ms`, `volatile`, `message`), if any |
+//! | `end` | `sessions`, `messages` |
 //!
 //! Invariant: what was exported and imported into an empty store has the same ids in the same order, and imported
 //! into the store it is from adds nothing.

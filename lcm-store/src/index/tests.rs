@@ -186,9 +186,12 @@ fn files_of(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// What is done to a file.
+type Damage = fn(&Path);
+
 #[test]
 fn a_damaged_index_changes_no_answer_and_is_made_anew() {
-    let damages: [(&str, fn(&Path)); 5] = [
+    let damages: [(&str, Damage); 5] = [
         ("cut to half", |path| {
             let file = fs::OpenOptions::new().write(true).open(path).unwrap();
             file.set_len(file.metadata().unwrap().len() / 2).unwrap();
@@ -213,6 +216,7 @@ fn a_damaged_index_changes_no_answer_and_is_made_anew() {
     let trial = filled(700);
     trial.catch_up();
     let index = trial.home.path().join("index");
+    let pattern = Regex::new("(?i)needle(34|51)|größe").unwrap();
     for (name, damage) in damages {
         let files = files_of(&index);
         assert!(files.len() > 5, "{files:?}");
@@ -226,7 +230,7 @@ fn a_damaged_index_changes_no_answer_and_is_made_anew() {
             let state = format!("{} {name}", path.display());
             for store in [&trial.store, &trial.again()] {
                 let grep = Grep::new(Pattern::Regex("needle(34|51)|größe".into()));
-                let expected = trial.expected(&Regex::new("(?i)needle(34|51)|größe").unwrap(), |_| true);
+                let expected = trial.expected(&pattern, |_| true);
                 assert_eq!(Trial::grep_in(store, &Scope::everything(), &grep), expected, "{state}");
                 for query in ["error", "\"connection refused\"", "needle17"] {
                     let found = Trial::words_in(store, &Scope::everything(), query);

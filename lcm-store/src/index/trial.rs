@@ -53,7 +53,7 @@ impl Trial {
             .zip(now_ms..)
             .map(|(message, seen_ms)| NewPlace { message, seen_ms, tokens: 1, volatile: b"" })
             .collect();
-        let written = self.store.commit(|commit| Ok::<_, StoreError>(commit.append(timeline, &places)?));
+        let written = self.store.commit(|commit| commit.append(timeline, &places));
         self.now_ms += i64::try_from(texts.len()).unwrap();
         let Some((first, last)) = written.unwrap() else { return Vec::new() };
         let arrivals: Vec<u64> = (first.0..=last.0).collect();
@@ -64,7 +64,7 @@ impl Trial {
     /// Branches a session off behind a place of its own timeline.
     pub(crate) fn branch(&self, session: SessionId, parent: TimelineId, last: u64) -> TimelineId {
         let order = OrderKey::appended(Arrival(last));
-        self.store.commit(|commit| Ok::<_, StoreError>(commit.branch(session, parent, &order, 0)?)).unwrap()
+        self.store.commit(|commit| commit.branch(session, parent, &order, 0)).unwrap()
     }
 
     pub(crate) fn summarise(&mut self, timeline: TimelineId, child: NodeId, first: u64, text: &str) -> u64 {
