@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use lcm_core::text::with_search_text;
 use lcm_core::{SessionId, canon};
-use lcm_store::{Buffer, Grep, Hit, LetterCase, Pattern, Scope, Session, Snapshot, Store, StoreError};
+use lcm_store::{Anchors, Buffer, Grep, Hit, LetterCase, Pattern, Scope, Session, Snapshot, Store, StoreError};
 use regex::{Regex, RegexBuilder};
 
 use crate::error::EngineError;
@@ -140,7 +140,8 @@ fn says_upper_case(pattern: &str) -> bool {
     false
 }
 
-/// The pattern as the store runs it.
+/// The pattern as the store runs it, but for what it reads as Python does; a hit can so be without a line, and shows its
+/// snippet.
 fn compile(grep: &Grep) -> Result<Regex, EngineError> {
     let pattern = match &grep.pattern {
         Pattern::Literal(text) => regex::escape(text),
@@ -148,7 +149,7 @@ fn compile(grep: &Grep) -> Result<Regex, EngineError> {
     };
     let built = RegexBuilder::new(&pattern)
         .case_insensitive(grep.case == LetterCase::Insensitive)
-        .multi_line(true)
+        .multi_line(grep.anchors == Anchors::Lines)
         .size_limit(PATTERN_BYTES_MAX)
         .build();
     built.map_err(|error| EngineError::Pattern(error.to_string()))

@@ -316,7 +316,8 @@ pub struct LineHit {
     pub snippet: String,
     /// What matched in the snippet, as byte ranges.
     pub matches: Vec<Range<usize>>,
-    /// The lines asked for.
+    /// The lines asked for; may be none where the pattern is one that only the search itself reads, then the snippet
+    /// tells.
     pub lines: Vec<Line>,
     /// Matching lines that are not among them.
     pub lines_left: usize,

@@ -1,5 +1,8 @@
 //! What a person sees at a terminal: colour only there, and nothing that a message says can steer it.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use lcm_tests::run::Desk;
 
 use crate::filled;
@@ -15,6 +18,49 @@ fn colour_appears_only_where_it_may() {
     assert!(desk.run(&args).stdout.contains("\u{1b}[31mgauge"));
     assert!(!desk.run(&[&args[..], &["--color", "never"]].concat()).stdout.contains('\u{1b}'));
     assert!(!desk.run(&[&args[..], &["--format", "json"]].concat()).stdout.contains('\u{1b}'));
+}
+
+/// A pager that is a script on the desk, and the file it writes to.
+fn pager(desk: &mut Desk, script: &str) -> std::path::PathBuf {
+    let out = desk.path("paged");
+    let path = desk.put("pager", format!("#!/bin/sh\n{script} > '{}'\n", out.display()));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    desk.is_terminal = true;
+    desk.set("PAGER", &path);
+    out
+}
+
+#[test]
+fn long_answers_go_through_the_pager_on_a_terminal() {
+    let mut desk = filled();
+    let plain = desk.run(&["log", "messages"]).stdout;
+    let out = pager(&mut desk, "cat");
+    let ran = desk.run(&["log", "messages", "--color", "never"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{ran:?}");
+    assert_eq!(fs::read_to_string(&out).unwrap(), plain);
+    fs::remove_file(&out).unwrap();
+    for args in [&["log", "messages", "--no-pager"][..], &["log", "messages", "--format", "json"], &["status"]] {
+        let ran = desk.run(args);
+        assert!(!ran.stdout.is_empty() && !out.exists(), "{args:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_pager_may_be_left_early() {
+    let mut desk = Desk::with(&["sample/sample.sessions.jsonl.gz"]);
+    let out = pager(&mut desk, "head -n 1");
+    let ran = desk.run(&["show", "#1"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
+    assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn a_pager_that_is_not_there_is_done_without() {
+    let mut desk = filled();
+    desk.is_terminal = true;
+    desk.set("PAGER", "no-such-pager --at-all");
+    let ran = desk.run(&["log", "messages"]);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (0, 14), "{ran:?}");
 }
 
 #[test]

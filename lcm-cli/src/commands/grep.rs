@@ -1,6 +1,7 @@
 //! `lcm-cli grep`: find messages by their text, folded or not.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use lcm_core::{Json, Role, SessionId};
 use lcm_engine::service::{
@@ -142,7 +143,7 @@ pub(crate) fn run(args: &GrepArgs, service: &dyn Service, ui: &mut Ui) -> Result
         order: if args.oldest { Order::Oldest } else { Order::Newest },
         after,
         filter,
-        snippet_chars: 0,
+        snippet_chars: if args.count || args.list_sessions { 0 } else { SNIPPET_CHARS },
         ..Grep::new(if args.fixed { Pattern::Literal(pattern) } else { Pattern::Regex(pattern) })
     };
     let mut request = GrepRequest { scope, grep, whole_words: args.word, lines: None };
@@ -295,7 +296,7 @@ fn words(
             line.styled(ui::DIM, "  some of the words");
         }
         ui.show(&line)?;
-        show_snippet(hit, ui)?;
+        show_snippet(&hit.snippet, &hit.matches, ui)?;
     }
     tell(page.next, page.damaged, ui);
     Ok(if page.hits.is_empty() { Outcome::Nothing } else { Outcome::Done })
@@ -315,12 +316,12 @@ fn word_hit_json(hit: &WordHit, sessions: &BTreeMap<SessionId, Session>) -> Json
 }
 
 /// Shows a snippet, indented; its line ends stay.
-fn show_snippet(hit: &WordHit, ui: &mut Ui) -> Result<(), CliError> {
+fn show_snippet(snippet: &str, matches: &[Range<usize>], ui: &mut Ui) -> Result<(), CliError> {
     let mut begin = 0;
-    for piece in hit.snippet.split_inclusive('\n') {
+    for piece in snippet.split_inclusive('\n') {
         let said = piece.trim_end_matches(['\n', '\r']);
         let end = begin + said.len();
-        let inside = hit.matches.iter().filter(|range| range.start < end && range.end > begin);
+        let inside = matches.iter().filter(|range| range.start < end && range.end > begin);
         let matches: Vec<_> = inside.map(|range| range.start.max(begin) - begin..range.end.min(end) - begin).collect();
         if !said.trim().is_empty() {
             let mut line = ui.text();
@@ -345,6 +346,9 @@ fn show_hit(
             entries.push(("session_name", json::text(&session.name)));
         }
         entries.push(("lines", json::lines(&hit.lines)));
+        if hit.lines.is_empty() {
+            entries.extend([("snippet", json::text(&hit.snippet)), ("matches", json::ranges(&hit.matches))]);
+        }
         if hit.lines_left > 0 {
             entries.push(("lines_left", json::number(hit.lines_left)));
         }
@@ -358,6 +362,9 @@ fn show_hit(
     let mut line = ui.text();
     place(&mut line, &hit.entry, sessions, ui);
     ui.show(&line)?;
+    if hit.lines.is_empty() {
+        show_snippet(&hit.snippet, &hit.matches, ui)?;
+    }
     let mut before: Option<usize> = None;
     for one in &hit.lines {
         if args.context > 0 && before.is_some_and(|before| before + 1 < one.number) {

@@ -147,17 +147,16 @@ impl<'a> Lines<'a> {
     }
 
     fn take<T: Send>(&mut self, end: usize, parse: &(impl Fn(&NumberedLine<'_>) -> T + Sync)) -> Vec<T> {
-        let mut lines = Vec::new();
-        for text in self.buffer[..end].split(|byte| *byte == b'\n') {
-            let number = self.next_line;
-            self.next_line += 1;
+        let (mut lines, mut begin) = (Vec::new(), 0);
+        let ends = memchr::memchr_iter(b'\n', &self.buffer[..end]);
+        // What stands behind the last line end, if anything, is a line that has no end.
+        for line_end in ends.chain((self.buffer.get(end.wrapping_sub(1)) != Some(&b'\n')).then_some(end)) {
+            let text = &self.buffer[begin..line_end];
             if !text.trim_ascii().is_empty() {
-                lines.push(NumberedLine { number, text });
+                lines.push(NumberedLine { number: self.next_line, text });
             }
-        }
-        // What stands behind the last line end is no line of its own.
-        if end > 0 && self.buffer[end - 1] == b'\n' {
-            self.next_line -= 1;
+            self.next_line += 1;
+            begin = line_end + 1;
         }
         let parsed = lines.par_iter().with_min_len(4).map(parse).collect();
         self.buffer.drain(..end);

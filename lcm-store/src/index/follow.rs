@@ -177,7 +177,7 @@ impl Work {
                 )
             };
             let read = self.reader.read(snapshot, &row, |said| {
-                add(if is_summary { schema::SUMMARY } else { role_number(said.role) }, said.text)
+                add(if is_summary { schema::SUMMARY } else { role_number(said.role()) }, said.text)
             })?;
             match read {
                 Some(added) => added?,

@@ -157,14 +157,19 @@ pub(crate) fn sift(
             match sifted.entries {
                 None => skipped += 1,
                 Some(entries) => {
-                    let mut wanted = Vec::with_capacity(entries.len());
+                    let places = entries.len();
+                    let mut wanted = Vec::with_capacity(places);
                     for (arrival, timeline) in entries {
                         if (low..=high).contains(&arrival) && reach.part(timeline)? != Part::Nothing {
                             wanted.push(arrival);
                         }
                     }
-                    if !wanted.is_empty() {
-                        look.push(Piece::Some(wanted))?;
+                    match (wanted.first(), wanted.last()) {
+                        (Some(&first), Some(&last)) if wanted.len() == places => {
+                            look.push(Piece::Range(first..=last))?
+                        }
+                        (Some(_), Some(_)) => look.push(Piece::Some(wanted))?,
+                        _ => {}
                     }
                 }
             }

@@ -17,7 +17,7 @@ use lcm_core::Arrival;
 use rayon::prelude::*;
 
 use super::query::{Cut, Hit, Order, Scanned};
-use super::reach::{Reach, Reader, Said, is_summary};
+use super::reach::{Reach, Reader, Said, is_summary, with_reader};
 use super::snippet::Shown;
 use super::tail::Kept;
 use super::tokenize::mix;
@@ -185,10 +185,10 @@ impl<'a> Look<'a> {
             return Ok(());
         }
         let this = &*self;
-        let one = |reader: &mut Reader, piece: &Piece| this.look_at(piece, reader);
+        let one = |piece: &Piece| with_reader(|reader| this.look_at(piece, reader));
         let seen: Result<Vec<Seen>, StoreError> = match batch.as_slice() {
-            [piece] => Ok(vec![one(&mut Reader::default(), piece)?]),
-            many => many.par_iter().with_max_len(1).map_init(Reader::default, one).collect(),
+            [piece] => Ok(vec![one(piece)?]),
+            many => many.par_iter().with_max_len(1).map(one).collect(),
         };
         for seen in seen? {
             self.rows += seen.rows;
@@ -280,13 +280,13 @@ impl<'a> Look<'a> {
         seen.places += 1;
         let mut size = 0;
         let mut look = |said: Said<'_>| {
-            if !self.reach.wants_role(is_summary, said.role) {
+            if !self.reach.wants_role(is_summary, &said) {
                 return (None, false);
             }
             size = said.text.len();
             let shown = (self.matcher)(said.text);
             let is_miss = shown.is_none();
-            (shown.map(|shown| (said.id, said.role, shown)), is_miss)
+            (shown.map(|shown| (said.id, said.role(), shown)), is_miss)
         };
         let looked = match self.kept.and_then(|kept| kept.said(arrival.0)) {
             Some(said) => Some(look(said)),

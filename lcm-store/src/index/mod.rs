@@ -47,7 +47,7 @@ use crate::scope::Scope;
 use crate::snapshot::Snapshot;
 use look::{Bounds, End, Look, Piece};
 use query::Position;
-use reach::{Reach, Reader, is_summary};
+use reach::{Reach, is_summary, with_reader};
 use segments::Opened;
 use sieve::Sieve;
 
@@ -520,7 +520,7 @@ impl Search<'_> {
         exact: Option<&words::Query>,
     ) -> Result<(Vec<Hit>, u64), StoreError> {
         let needles: Vec<&needle::Needle> = question.needles.iter().collect();
-        let (mut hits, mut damaged, mut reader) = (Vec::new(), 0, Reader::default());
+        let (mut hits, mut damaged) = (Vec::new(), 0);
         for place in ranked {
             if beside == Beside::Not && !place.has_words {
                 continue;
@@ -532,7 +532,7 @@ impl Search<'_> {
             }
             let is_summary = is_summary(&row);
             let look = |said: reach::Said<'_>| {
-                if !self.reach.wants_role(is_summary, said.role) {
+                if !self.reach.wants_role(is_summary, &said) {
                     return None;
                 }
                 let shown = ROOM.with_borrow_mut(|(room, splitter)| {
@@ -543,11 +543,11 @@ impl Search<'_> {
                     let folded = room.fold(said.text);
                     Some(words::shown(said.text, &folded, &needles, words.snippet_chars))
                 })?;
-                Some((said.id, said.role, shown))
+                Some((said.id, said.role(), shown))
             };
             let read = match self.kept.and_then(|kept| kept.said(place.arrival)) {
                 Some(said) => Some(look(said)),
-                None => reader.read(self.reach.snapshot, &row, look)?,
+                None => with_reader(|reader| reader.read(self.reach.snapshot, &row, look))?,
             };
             match read {
                 None => damaged += 1,

@@ -3,6 +3,7 @@
 //! Every place that is looked at goes through [`Reach::admits`], with its row from truth in hand: the index and
 //! the sieve may only propose. What they say of timelines is used to skip early, never to let in.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
@@ -139,8 +140,13 @@ impl<'a> Reach<'a> {
     }
 
     /// The filter's condition on who speaks; a summary was judged by its kind.
-    pub(crate) fn wants_role(&self, is_summary: bool, role: Role) -> bool {
-        is_summary || self.filter.roles.is_empty() || self.filter.roles.contains(&role)
+    pub(crate) fn wants_role(&self, is_summary: bool, said: &Said<'_>) -> bool {
+        is_summary || self.filter.roles.is_empty() || self.filter.roles.contains(&said.role())
+    }
+
+    /// The filter's condition on a role.
+    pub(crate) fn is_wanted(&self, role: Role) -> bool {
+        self.filter.roles.is_empty() || self.filter.roles.contains(&role)
     }
 
     /// Whether the filter leaves nothing out.
@@ -154,9 +160,30 @@ pub(crate) fn is_summary(row: &PlaceRow) -> bool {
     matches!(row.kind, PlaceKind::Summary { .. })
 }
 
+thread_local! {
+    // The buffers grow to the largest message of a search; to make them for each piece of one costs more than to
+    // read it.
+    static READER: RefCell<Reader> = RefCell::new(Reader::default());
+}
+
+/// Runs `work` with this thread's room for reading texts.
+pub(crate) fn with_reader<R>(work: impl FnOnce(&mut Reader) -> R) -> R {
+    READER.with(|reader| match reader.try_borrow_mut() {
+        Ok(mut reader) => {
+            let done = work(&mut reader);
+            reader.shrink();
+            done
+        }
+        // A search inside a search, which we have none of.
+        Err(_) => work(&mut Reader::default()),
+    })
+}
+
 /// Room for reading texts, one for each thread that reads.
 #[derive(Default)]
 pub(crate) struct Reader {
+    /// The largest text since the room was made.
+    largest: usize,
     buffer: Buffer,
     scratch: String,
 }
@@ -164,12 +191,42 @@ pub(crate) struct Reader {
 /// What stands at a place, as search sees it.
 pub(crate) struct Said<'a> {
     pub(crate) id: NodeId,
-    /// [`Role::Other`] for a summary.
-    pub(crate) role: Role,
     pub(crate) text: &'a str,
+    role: Known<'a>,
 }
 
+/// A role that is known, or the canonical bytes to read it from: nearly no text that is looked at needs one.
+enum Known<'a> {
+    Role(Role),
+    Canon(&'a [u8]),
+}
+
+impl<'a> Said<'a> {
+    /// What was read before.
+    pub(crate) fn new(id: NodeId, role: Role, text: &'a str) -> Self {
+        Self { id, text, role: Known::Role(role) }
+    }
+
+    /// Who says it; [`Role::Other`] for a summary.
+    pub(crate) fn role(&self) -> Role {
+        match self.role {
+            Known::Role(role) => role,
+            // The bytes were read whole before; whoever damaged them between said nothing with it.
+            Known::Canon(bytes) => canon::outline(bytes).map_or(Role::Other, |outline| outline.role),
+        }
+    }
+}
+
+/// Room is given back after a text of this size.
+const LARGE: usize = 4 << 20;
+
 impl Reader {
+    fn shrink(&mut self) {
+        if self.largest > LARGE {
+            *self = Self::default();
+        }
+    }
+
     /// Hands what stands at a place to `look`; `None` when its bytes are damaged: one bad record must not end
     /// a search over all others. `check` names it.
     pub(crate) fn read<R>(
@@ -178,7 +235,12 @@ impl Reader {
         row: &PlaceRow,
         look: impl FnOnce(Said<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        let done = self.try_read(snapshot, row, look);
+        let mut size = 0;
+        let done = self.try_read(snapshot, row, |said: Said<'_>| {
+            size = said.text.len();
+            look(said)
+        });
+        self.largest = self.largest.max(size);
         match done {
             Ok(value) => Ok(Some(value)),
             Err(StoreError::Damaged { .. } | StoreError::DamagedBody(_) | StoreError::DamagedRow { .. }) => Ok(None),
@@ -198,11 +260,13 @@ impl Reader {
         let id = buffer.id();
         if is_summary(row) {
             let summary = canon::decode_summary(buffer.canon()).map_err(damaged)?;
-            return Ok(look(Said { id, role: Role::Other, text: summary.text() }));
+            return Ok(look(Said::new(id, Role::Other, summary.text())));
         }
-        let role = canon::outline(buffer.canon()).map_err(damaged)?.role;
+        let role = || Known::Canon(buffer.canon());
         buffer
-            .with_message(|message| text::with_search_text(&message, scratch, |text| look(Said { id, role, text })))
+            .with_message(|message| {
+                text::with_search_text(&message, scratch, |text| look(Said { id, text, role: role() }))
+            })
             .map_err(damaged)
     }
 }

@@ -63,7 +63,7 @@ impl Kept {
     pub(crate) fn said(&self, arrival: u64) -> Option<Said<'_>> {
         let at = self.places.binary_search_by_key(&arrival, |place| place.arrival).ok()?;
         let place = &self.places[at];
-        Some(Said { id: place.id, role: schema::role_of(place.role).unwrap_or(Role::Other), text: &place.text })
+        Some(Said::new(place.id, schema::role_of(place.role).unwrap_or(Role::Other), &place.text))
     }
 
     /// Which of `places` have a token, rising, and how often.
@@ -161,7 +161,7 @@ fn extend(kept: &mut Kept, snapshot: &Snapshot, from: u64, last: u64) -> Result<
             arrival: arrival.0,
             timeline: row.timeline,
             anchor,
-            role: if is_summary { schema::SUMMARY } else { role_number(said.role) },
+            role: if is_summary { schema::SUMMARY } else { role_number(said.role()) },
             seen_ms: row.seen_ms,
             length: length(said.text),
             id: said.id,

@@ -339,7 +339,7 @@ impl<'a> Admission<'a> {
 pub(crate) fn passes(reach: &Reach<'_>, role: u64, seen_ms: i64) -> bool {
     match schema::role_of(role) {
         None => reach.passes(true, seen_ms),
-        Some(role) => reach.passes(false, seen_ms) && reach.wants_role(false, role),
+        Some(role) => reach.passes(false, seen_ms) && reach.is_wanted(role),
     }
 }
 
