@@ -19,7 +19,7 @@ step() {
 
 step lcm-cli import "$root/tests/fixtures/sample/sample.sessions.jsonl.gz"
 step lcm-cli sessions
-step lcm-cli grep --limit 3 'AgentSession'
-first=$(lcm-cli grep --limit 1 --format json 'AgentSession' | sed -n 's/.*"handle":"\(msg_[0-9a-f]*\)".*/\1/p' | head -n 1)
+step lcm-cli grep --limit 3 'npm run'
+first=$(lcm-cli grep --limit 1 --format json 'npm run' 2> /dev/null | sed -n 's/.*"handle":"\(msg_[0-9a-f]*\)".*/\1/p' | head -n 1)
 step lcm-cli expand "$first"
 step lcm-cli check
