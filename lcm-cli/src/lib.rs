@@ -1,7 +1,7 @@
 //! Who asks: the program as a function of its arguments, environment and streams.
 //!
 //! [`run`] is all of it; [`main`] gives it the real world. A command asks the service and hands what it says to the
-//! [`Ui`](ui::Ui); it decides nothing else. Modules in reading order: `args` is what can be asked, `commands` answer,
+//! `Ui`; it decides nothing else. Modules in reading order: `args` is what can be asked, `commands` answer,
 //! `import` opens what people have, `paths` says where the store is, `ui` shows, `error` explains.
 
 mod args;
