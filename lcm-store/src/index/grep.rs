@@ -166,9 +166,11 @@ pub(crate) fn sift(
                     }
                     match (wanted.first(), wanted.last()) {
                         (Some(&first), Some(&last)) if wanted.len() == places => {
-                            look.push(Piece::Range(first..=last))?
+                            look.push(Piece::Range(first..=last))?;
                         }
-                        (Some(_), Some(_)) => look.push(Piece::Some(wanted))?,
+                        (Some(_), Some(_)) => {
+                            look.push(Piece::Some(wanted))?;
+                        }
                         _ => {}
                     }
                 }
