@@ -101,7 +101,7 @@ pub fn run(world: World) -> u8 {
         Ok(parsed) => parsed,
         Err(error) => return show_usage(&error, &mut stdout, &mut stderr),
     };
-    let surroundings = ui::Surroundings { now_ms, time_zone, pager: env("PAGER") };
+    let surroundings = ui::Surroundings { now_ms, time_zone, tz: env("TZ"), pager: env("PAGER") };
     let mut ui = ui::Ui::new(stdout, stderr, &parsed.global, surroundings);
     let done = commands::run(parsed, &*env, stdin, &mut ui).and_then(|outcome| ui.finish().map(|()| outcome));
     match done {

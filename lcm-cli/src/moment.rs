@@ -1,8 +1,34 @@
 //! Times as people write and read them.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
+
+/// Where the machine keeps its zones.
+const ZONES: &str = "/usr/share/zoneinfo";
+/// The machine's own zone.
+const LOCAL: &str = "/etc/localtime";
+
+/// The zone in which people read times here: that of `TZ`, else the machine's.
+///
+/// One file is read. Asking the library for it would list the folder of all zones first, which takes longer than the
+/// search whose hits are to be dated.
+pub(crate) fn local_zone(tz: Option<&str>) -> TimeZone {
+    let tz = tz.map(|name| name.trim_start_matches(':')).filter(|name| !name.is_empty());
+    let path = match tz {
+        None => PathBuf::from(LOCAL),
+        Some("UTC") => return TimeZone::UTC,
+        // Whatever this leads to, it may be no file with an end.
+        Some(name) if name.contains("..") || name.starts_with('/') => return TimeZone::system(),
+        Some(name) => Path::new(ZONES).join(name),
+    };
+    let read = fs::read(path).ok().and_then(|bytes| TimeZone::tzif(tz.unwrap_or("local"), &bytes).ok());
+    // What is no file of zones may be a rule, or not there at all; the library knows what to do then.
+    read.unwrap_or_else(TimeZone::system)
+}
 
 /// Reads a moment: `now`, `today`, `yesterday`, a date, a date and time, RFC 3339, or a span (`2 days ago`, `36h`).
 ///
@@ -81,6 +107,20 @@ mod tests {
             ("1 week", "2026-02-25T12:00:00.000Z"),
         ] {
             assert_eq!(read(text).as_deref(), Some(moment), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_zone_is_read_from_its_file() {
+        // Midsummer and midwinter differ there; on a machine without zones there is only one to choose.
+        let zone = local_zone(Some("Europe/Berlin"));
+        if Path::new(ZONES).join("Europe/Berlin").exists() {
+            assert_eq!(for_people(1_782_000_000_000, &zone), "2026-06-21 02:00:00");
+            assert_eq!(for_people(1_766_275_200_000, &zone), "2025-12-21 01:00:00");
+        }
+        assert_eq!(local_zone(Some("UTC")), TimeZone::UTC);
+        for name in [None, Some(""), Some("../../etc/passwd"), Some("no/such/zone"), Some("CET-1CEST")] {
+            assert!(!for_people(NOW_MS, &local_zone(name)).is_empty(), "{name:?}");
         }
     }
 

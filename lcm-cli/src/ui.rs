@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::process::{Child, Command, Stdio};
@@ -36,6 +36,8 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(crate) struct Surroundings {
     pub(crate) now_ms: i64,
     pub(crate) time_zone: Option<TimeZone>,
+    /// The variable `TZ`.
+    pub(crate) tz: Option<OsString>,
     pub(crate) pager: Option<OsString>,
 }
 
@@ -50,6 +52,7 @@ pub(crate) struct Ui {
     shows_progress: bool,
     pager: Option<OsString>,
     now_ms: i64,
+    tz: Option<OsString>,
     zone: OnceCell<TimeZone>,
 }
 
@@ -89,6 +92,7 @@ impl Ui {
             format: global.format,
             pager: surroundings.pager,
             now_ms: surroundings.now_ms,
+            tz: surroundings.tz,
             zone,
         }
     }
@@ -105,7 +109,7 @@ impl Ui {
 
     /// The zone in which people read times.
     pub(crate) fn zone(&self) -> &TimeZone {
-        self.zone.get_or_init(TimeZone::system)
+        self.zone.get_or_init(|| moment::local_zone(self.tz.as_deref().and_then(OsStr::to_str)))
     }
 
     /// A moment as people read it.

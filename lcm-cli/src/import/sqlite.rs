@@ -254,4 +254,64 @@ mod tests {
             "file:/a%20b/50%25%3F%23%C3%A9.db?mode=ro&immutable=1"
         );
     }
+
+    /// A database in write-ahead mode with one message in the file and one in the log only; the agent has it open.
+    fn agent(folder: &Path) -> (PathBuf, Connection) {
+        let path = folder.join("state.db");
+        let agent = Connection::open(&path).unwrap();
+        let insert = "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', ";
+        let script = format!(
+            "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;
+             CREATE TABLE sessions (id TEXT PRIMARY KEY, source TEXT);
+             CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content TEXT, timestamp REAL);
+             INSERT INTO sessions VALUES ('s', 'cli');
+             {insert} 'in the file', 1);
+             PRAGMA wal_checkpoint(TRUNCATE);
+             {insert} 'in the log', 2);"
+        );
+        agent.execute_batch(&script).unwrap();
+        (path, agent)
+    }
+
+    fn messages(path: &Path) -> usize {
+        let mut count = 0;
+        decode(path, &mut |decoded| {
+            match decoded {
+                Decoded::Session(incoming) => count += incoming.messages.len(),
+                other => panic!("{other:?}"),
+            }
+            Ok(())
+        })
+        .unwrap();
+        count
+    }
+
+    #[test]
+    fn an_agent_that_has_it_open_is_read_up_to_its_last_commit_and_not_disturbed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, agent) = agent(folder.path());
+        // A write that is under way is not there yet, and does not keep us waiting.
+        agent.execute_batch("BEGIN IMMEDIATE; DELETE FROM messages").unwrap();
+        assert_eq!(messages(&path), 2);
+        agent.execute_batch("COMMIT").unwrap();
+        assert_eq!(messages(&path), 0);
+    }
+
+    #[test]
+    fn a_copy_holds_what_is_in_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _agent) = agent(folder.path());
+        let opened = open_copy(&path).unwrap();
+        let count = opened.connection.query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0));
+        assert_eq!(count.unwrap(), 2);
+    }
+
+    #[test]
+    fn a_database_that_nobody_has_open_gets_no_files_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, agent) = agent(folder.path());
+        drop(agent);
+        assert_eq!(messages(&path), 2);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }

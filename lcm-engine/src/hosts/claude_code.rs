@@ -14,7 +14,7 @@
 //! * A parent that is not in the file, because its line is broken or in another file, is replaced by the line
 //!   before: a gap must not tear a session in two.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use lcm_core::{Json, JsonString, Message, Role};
 
@@ -158,15 +158,18 @@ struct Step {
     /// The line of the last of them.
     last_line: u64,
     answer: Option<String>,
-    calls: Vec<String>,
+    calls: HashSet<String>,
     /// Calls whose results are here.
-    answered: Vec<String>,
+    answered: HashSet<String>,
     /// Which conversation: the session, or a sub-agent's.
     chain: usize,
+    /// This step, or the next above it that says something: what a program notes stands between a call and its result.
+    speaking: usize,
 }
 
 /// One conversation in the file: the session, or what one sub-agent did.
 struct Chain {
+    /// A sub-agent's.
     name: Option<String>,
     session: Option<String>,
     is_side: bool,
@@ -180,6 +183,8 @@ struct Tree {
     by_uuid: HashMap<String, (usize, Option<usize>)>,
     steps: Vec<Step>,
     chains: Vec<Chain>,
+    /// Whether it is a sub-agent's and its name, to its number.
+    by_name: HashMap<(bool, Option<String>), usize>,
     messages: Vec<IncomingMessage>,
 }
 
@@ -213,19 +218,21 @@ impl Tree {
             self.messages.push(message);
             self.messages.len() - 1
         });
-        let step = match parent.map(|parent| self.speaking(parent)) {
+        let step = match parent.map(|parent| self.steps[parent].speaking) {
             Some(above) if self.steps[above].takes(node.answer.as_deref(), &node.results) => above,
-            _ => {
+            above => {
+                let number = self.steps.len();
                 self.steps.push(Step {
                     parent,
                     messages: Vec::new(),
                     last_line: node.line,
                     answer: node.answer,
-                    calls: Vec::new(),
-                    answered: Vec::new(),
+                    calls: HashSet::new(),
+                    answered: HashSet::new(),
                     chain,
+                    speaking: if message.is_some() { number } else { above.unwrap_or(number) },
                 });
-                self.steps.len() - 1
+                number
             }
         };
         let whole = &mut self.steps[step];
@@ -238,27 +245,17 @@ impl Tree {
         if message.is_some() { Added::New } else { Added::Silent(node.kind) }
     }
 
-    /// The step a line goes on from.
+    /// The step a line goes on from. A sub-agent's first line may name the call that began it; that is where it comes
+    /// from, not what it goes on with.
     fn parent_of(&self, node: &Node) -> Option<usize> {
         let Parent::Of(uuid) = &node.parent else { return None };
-        if let Some((step, _)) = self.by_uuid.get(uuid) {
-            return Some(*step);
+        let is_side = node.agent.is_some();
+        let named = self.by_uuid.get(uuid).map(|(step, _)| *step);
+        if let Some(step) = named.filter(|step| self.chains[self.steps[*step].chain].is_side == is_side) {
+            return Some(step);
         }
-        let same = |chain: &&Chain| match &node.agent {
-            None => !chain.is_side,
-            Some(name) => chain.is_side && chain.name == *name,
-        };
-        self.chains.iter().rev().find(same).map(|chain| chain.last_step)
-    }
-
-    /// This step, or the next above it that says something: what a program notes stands between a call and its
-    /// result.
-    fn speaking(&self, step: usize) -> usize {
-        let mut at = step;
-        while let (true, Some(above)) = (self.steps[at].messages.is_empty(), self.steps[at].parent) {
-            at = above;
-        }
-        at
+        let same = self.by_name.get(&(is_side, node.agent.clone().flatten()))?;
+        Some(self.chains[*same].last_step)
     }
 
     /// The conversation that a line without a parent begins, or begins anew.
@@ -266,19 +263,21 @@ impl Tree {
         // An agent without a name is told by its first line.
         let name = node.agent.as_ref().map(|name| name.clone().unwrap_or_else(|| node.uuid.clone()));
         let is_side = node.agent.is_some();
-        if let Some(known) = self.chains.iter().position(|chain| chain.is_side == is_side && chain.name == name) {
-            return known;
+        let next = self.chains.len();
+        let number = *self.by_name.entry((is_side, name.clone())).or_insert(next);
+        if number == next {
+            let session = node.session.clone();
+            self.chains.push(Chain { name, session, is_side, last_step: self.steps.len() });
         }
-        self.chains.push(Chain { name, session: node.session.clone(), is_side, last_step: self.steps.len() });
-        self.chains.len() - 1
+        number
     }
 
     fn into_sessions(self, options: &DecodeOptions) -> Vec<Incoming> {
         let Self { steps, chains, messages, .. } = self;
         let mut messages: Vec<Option<IncomingMessage>> = messages.into_iter().map(Some).collect();
         let mut sessions = Vec::new();
-        for (number, chain) in chains.iter().enumerate() {
-            let paths = paths(&steps, number);
+        for (chain, leaves) in chains.iter().zip(leaves(&steps, chains.len())) {
+            let paths = paths(&steps, leaves);
             // Messages are numbered by session from here on.
             let mut numbers: HashMap<usize, usize> = HashMap::new();
             let mut taken = Vec::new();
@@ -323,10 +322,10 @@ impl Step {
     }
 }
 
-/// The ways through one conversation: those that were left first, the one to the last message at the end.
-fn paths(steps: &[Step], chain: usize) -> Vec<Path> {
+/// The last steps of the ways through each conversation, in the order in which they ended.
+fn leaves(steps: &[Step], chains: usize) -> Vec<Vec<usize>> {
     let mut has_child = vec![false; steps.len()];
-    for step in steps.iter().filter(|step| step.chain == chain && !step.messages.is_empty()) {
+    for step in steps.iter().filter(|step| !step.messages.is_empty()) {
         let mut above = step.parent;
         // Steps that say nothing stand between; each is passed once, as it then has a child.
         while let Some(parent) = above.filter(|parent| !has_child[*parent]) {
@@ -334,9 +333,20 @@ fn paths(steps: &[Step], chain: usize) -> Vec<Path> {
             above = if steps[parent].messages.is_empty() { steps[parent].parent } else { None };
         }
     }
-    let is_leaf = |i: &usize| steps[*i].chain == chain && !steps[*i].messages.is_empty() && !has_child[*i];
-    let mut leaves: Vec<usize> = (0..steps.len()).filter(is_leaf).collect();
-    leaves.sort_by_key(|leaf| steps[*leaf].last_line);
+    let mut leaves = vec![Vec::new(); chains];
+    for (number, step) in steps.iter().enumerate() {
+        if !step.messages.is_empty() && !has_child[number] {
+            leaves[step.chain].push(number);
+        }
+    }
+    for leaves in &mut leaves {
+        leaves.sort_by_key(|leaf: &usize| steps[*leaf].last_line);
+    }
+    leaves
+}
+
+/// The ways through one conversation: those that were left first, the one to the last message at the end.
+fn paths(steps: &[Step], leaves: Vec<usize>) -> Vec<Path> {
     // For each step on a path: the path, and how many messages of it there are up to the end of the step.
     let mut reached: HashMap<usize, (usize, usize)> = HashMap::new();
     let mut paths: Vec<Path> = Vec::new();
@@ -356,4 +366,137 @@ fn paths(steps: &[Step], chain: usize) -> Vec<Path> {
         paths.push(path);
     }
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hosts::{self, Format};
+
+    /// A line of a session: its uuid, its parent, its type, what else stands in it, and its message.
+    fn line(uuid: &str, parent: &str, kind: &str, beside: &str, message: &str) -> String {
+        let parent = if parent.is_empty() { "null".to_owned() } else { format!("{parent:?}") };
+        let message = if message.is_empty() { String::new() } else { format!(r#","message":{message}"#) };
+        format!(r#"{{"uuid":"{uuid}","parentUuid":{parent},"type":"{kind}","sessionId":"s"{beside}{message}}}"#)
+    }
+
+    fn user(uuid: &str, parent: &str) -> String {
+        line(uuid, parent, "user", "", &format!(r#"{{"role":"user","content":"{uuid}"}}"#))
+    }
+
+    fn call(uuid: &str, parent: &str) -> String {
+        let block = format!(r#"{{"type":"tool_use","id":"call-{uuid}","name":"x","input":{{}}}}"#);
+        line(uuid, parent, "assistant", "", &format!(r#"{{"id":"answer","role":"assistant","content":[{block}]}}"#))
+    }
+
+    fn result(uuid: &str, parent: &str, of: &str) -> String {
+        let block = format!(r#"{{"type":"tool_result","tool_use_id":"call-{of}","content":"{uuid}"}}"#);
+        line(uuid, parent, "user", "", &format!(r#"{{"role":"user","content":[{block}]}}"#))
+    }
+
+    /// The sessions of these lines: name, and the uuids on each of its paths.
+    fn sessions(lines: &[String]) -> Vec<(String, Vec<Vec<String>>)> {
+        let text = lines.join("\n");
+        let (name, source) = ("file".to_owned(), "file".to_owned());
+        let options = DecodeOptions { format: Some(Format::ClaudeCode), name, source };
+        let mut sessions = Vec::new();
+        hosts::decode(&mut text.as_bytes(), &options, &mut |decoded| {
+            if let Decoded::Session(incoming) = decoded {
+                let uuid = |i: usize| {
+                    let volatile = Json::parse(&incoming.messages[i].volatile).unwrap();
+                    volatile.get(hosts::SOURCE_KEY).unwrap().get("uuid").unwrap().as_str().unwrap().to_owned()
+                };
+                let mut paths: Vec<Vec<String>> = Vec::new();
+                for path in &incoming.paths {
+                    let shared = path.parent.map(|(parent, shared)| paths[parent][..shared].to_vec());
+                    let mut all = shared.unwrap_or_default();
+                    all.extend(path.own.iter().map(|i| uuid(*i)));
+                    paths.push(all);
+                }
+                sessions.push((incoming.name, paths));
+            }
+            Ok(())
+        })
+        .unwrap();
+        sessions
+    }
+
+    fn paths(all: &[&[&str]]) -> Vec<Vec<String>> {
+        all.iter().map(|path| path.iter().map(|uuid| (*uuid).to_owned()).collect()).collect()
+    }
+
+    fn session(all: &[&[&str]]) -> Vec<(String, Vec<Vec<String>>)> {
+        vec![("s".to_owned(), paths(all))]
+    }
+
+    #[test]
+    fn an_answer_and_its_results_are_one_step_whatever_stands_between() {
+        let note = |uuid, parent| line(uuid, parent, "progress", r#","data":{}"#, "");
+        let found = sessions(&[
+            user("a", ""),
+            call("b", "a"),
+            note("n", "b"),
+            call("c", "b"),
+            result("d", "n", "b"),
+            note("m", "c"),
+            result("e", "m", "c"),
+            user("f", "e"),
+        ]);
+        assert_eq!(found, session(&[&["a", "b", "c", "d", "e", "f"]]));
+    }
+
+    #[test]
+    fn a_result_that_comes_twice_is_another_way() {
+        let found = sessions(&[user("a", ""), call("b", "a"), result("c", "b", "b"), result("d", "b", "b")]);
+        assert_eq!(found, session(&[&["a", "b", "c", "d"]]));
+        let found = sessions(&[
+            user("a", ""),
+            call("b", "a"),
+            result("c", "b", "b"),
+            user("x", "c"),
+            result("d", "b", "b"),
+            user("y", "d"),
+        ]);
+        assert_eq!(found, session(&[&["a", "b", "c", "x"], &["a", "b", "c", "d", "y"]]));
+    }
+
+    #[test]
+    fn ways_that_were_left_share_their_beginning() {
+        let lines = [("a", ""), ("b", "a"), ("c", "b"), ("d", "a"), ("e", "b"), ("f", "e")];
+        let found = sessions(&lines.map(|(uuid, parent)| user(uuid, parent)));
+        assert_eq!(found, session(&[&["a", "b", "c"], &["a", "d"], &["a", "b", "e", "f"]]));
+        // The first prompt was asked anew.
+        assert_eq!(sessions(&[user("a", ""), user("b", "")]), session(&[&["a"], &["b"]]));
+    }
+
+    #[test]
+    fn a_sub_agent_is_a_session_of_its_own_also_when_it_names_the_call_it_comes_from() {
+        let side = |uuid, parent, agent: &str| {
+            let beside = format!(r#","isSidechain":true,"agentId":"{agent}""#);
+            line(uuid, parent, "user", &beside, &format!(r#"{{"role":"user","content":"{uuid}"}}"#))
+        };
+        let one = [side("x", "a", "one"), side("y", "x", "one")];
+        let lines = [&[user("a", "")], &one[..], &[side("z", "", "two"), user("b", "a")]].concat();
+        let expected = [
+            ("s".to_owned(), paths(&[&["a", "b"]])),
+            ("s/one".to_owned(), paths(&[&["x", "y"]])),
+            ("s/two".to_owned(), paths(&[&["z"]])),
+        ];
+        assert_eq!(sessions(&lines), expected);
+    }
+
+    #[test]
+    fn a_gap_does_not_tear_a_session_in_two() {
+        let found = sessions(&[user("a", ""), user("c", "b"), user("d", "c")]);
+        assert_eq!(found, session(&[&["a", "c", "d"]]));
+    }
+
+    #[test]
+    fn a_line_that_was_written_twice_counts_once_and_a_rewritten_one_is_kept() {
+        let found = sessions(&[user("a", ""), user("b", "a"), user("b", "a"), user("c", "b")]);
+        assert_eq!(found, session(&[&["a", "b", "c"]]));
+        let rewritten = user("b", "a").replace("\"content\":\"b\"", "\"content\":\"other\"");
+        let found = sessions(&[user("a", ""), user("b", "a"), rewritten, user("c", "b")]);
+        assert_eq!(found, session(&[&["a", "b"], &["a", "b", "c"]]));
+    }
 }
