@@ -165,7 +165,7 @@ fn whole(snapshot: &Snapshot, entries: &mut Entries<'_>, placed: &Placed) -> Res
     let entry = entries.entry(placed)?;
     let (json, source) = entries
         .buffer()
-        .with_message(|message| hosts::said(&message, &placed.volatile))
+        .with_message(|message| Ok(hosts::said(&message.tree()?, &placed.volatile)))
         .map_err(|error| unreadable(placed.arrival, error))?;
     let revisions = revisions(snapshot, placed.arrival)?;
     Ok(Whole { entry, json, source, revisions })
@@ -175,7 +175,7 @@ fn revisions(snapshot: &Snapshot, number: Arrival) -> Result<Vec<Revision>, Engi
     let mut buffer = Buffer::default();
     let one = |(record, seen_ms, volatile): (RecordNumber, i64, Vec<u8>)| {
         snapshot.read(record, &mut buffer)?;
-        let said = buffer.with_message(|message| hosts::said(&message, &volatile));
+        let said = buffer.with_message(|message| Ok(hosts::said(&message.tree()?, &volatile)));
         let (json, _) = said.map_err(|error| unreadable(number, error))?;
         Ok(Revision { id: buffer.id(), seen_ms, json })
     };
@@ -250,9 +250,12 @@ fn child(placed: &Placed, buffer: &Buffer) -> Result<Said, EngineError> {
         let text = canon::decode_summary(buffer.canon()).map_err(broken)?.text().to_owned();
         return Ok(Said { id, role: Role::Other, json: Vec::new(), source: Vec::new(), text });
     }
-    let role = canon::outline(buffer.canon()).map_err(broken)?.role;
-    let (json, source) = buffer.with_message(|message| hosts::said(&message, &placed.volatile)).map_err(broken)?;
-    Ok(Said { id, role, json, source, text: String::new() })
+    let said = buffer.with_message(|message| {
+        let tree = message.tree()?;
+        let (json, source) = hosts::said(&tree, &placed.volatile);
+        Ok(Said { id, role: tree.role(), json, source, text: String::new() })
+    });
+    said.map_err(broken)
 }
 
 /// The places of the messages that a summary stands for, in order.

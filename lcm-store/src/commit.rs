@@ -181,6 +181,7 @@ impl<'t> Commit<'t> {
         let mut timelines = self.txn.open_table(tables::TIMELINES)?;
         let id = number_behind(timelines.last()?.map(|(key, _)| key.value()))?;
         timelines.insert(id, row.to_bytes(id).as_slice())?;
+        self.txn.open_table(tables::SESSION_TIMELINES)?.insert((row.session, id), ())?;
         Ok(TimelineId(id))
     }
 

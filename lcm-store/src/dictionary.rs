@@ -6,7 +6,7 @@
 use lcm_core::EncodedMessage;
 use redb::{ReadableTable, ReadableTableMetadata};
 
-use crate::error::StoreError;
+use crate::error::{StoreError, contained};
 use crate::snapshot::Snapshot;
 use crate::{Store, pack, tables};
 
@@ -37,23 +37,7 @@ impl Store {
         if !is_due(&snapshot, 0)? {
             return Ok(false);
         }
-        let mut material = Material::default();
-        let last = snapshot.tables.records.last()?.map_or(0, |(key, _)| key.value());
-        // Evenly over the store, the newest first: the newest are what the next ones will look like.
-        let step = usize::try_from(last / 20_000).unwrap_or(0) + 1;
-        let mut raw = Vec::new();
-        for number in (1..=last).rev().step_by(step) {
-            let Some(row) = snapshot.tables.records.get(number)? else { continue };
-            if pack::continuation(row.value()).is_some() {
-                continue;
-            }
-            let head = pack::head(row.value(), number)?;
-            raw.clear();
-            snapshot.unpack(&head, number, &mut raw)?;
-            if !material.add(&raw) {
-                break;
-            }
-        }
+        let material = contained(|| material_of(&snapshot))?;
         drop(snapshot);
         self.keep_trained(&material)
     }
@@ -88,9 +72,31 @@ impl Store {
     }
 }
 
+/// What a store holds, evenly over all of it.
+fn material_of(snapshot: &Snapshot) -> Result<Material, StoreError> {
+    let mut material = Material::default();
+    let last = snapshot.tables.records.last()?.map_or(0, |(key, _)| key.value());
+    // Evenly over the store, the newest first: the newest are what the next ones will look like.
+    let step = usize::try_from(last / 20_000).unwrap_or(0) + 1;
+    let mut raw = Vec::new();
+    for number in (1..=last).rev().step_by(step) {
+        let Some(row) = snapshot.tables.records.get(number)? else { continue };
+        if pack::continuation(row.value()).is_some() {
+            continue;
+        }
+        let head = pack::head(row.value(), number)?;
+        raw.clear();
+        snapshot.unpack(&head, number, &mut raw)?;
+        if !material.add(&raw) {
+            break;
+        }
+    }
+    Ok(material)
+}
+
 /// Whether the next dictionary is worth training once `coming` more records are there.
 fn is_due(snapshot: &Snapshot, coming: u64) -> Result<bool, StoreError> {
-    let trained = snapshot.txn.open_table(tables::DICTIONARIES)?.len()?;
+    let trained = contained(|| Ok(snapshot.txn.open_table(tables::DICTIONARIES)?.len()?))?;
     let grown = GROWTH.pow(u32::try_from(trained.min(DICTIONARIES_MAX)).unwrap_or(0));
     Ok(trained < DICTIONARIES_MAX && snapshot.record_rows_len()? + coming >= FIRST_RECORDS * grown)
 }

@@ -89,7 +89,8 @@ enum Reading {
 struct CurrentLock {
     file: File,
     identity: (u64, u64),
-    entrance: File,
+    /// The directory; `None` where it must not be listed.
+    entrance: Option<File>,
     holders: Mutex<Holders>,
 }
 
@@ -196,7 +197,7 @@ impl Files {
         &self.home
     }
 
-    /// How long any call may wait for another process.
+    /// The generation that is open now.
     fn current(&self) -> Arc<Generation> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -317,7 +318,7 @@ impl Files {
         let keep = data_file(keep);
         for entry in fs::read_dir(&self.home).map_err(StoreError::file("read", &self.home))? {
             let name = entry.map_err(StoreError::file("read", &self.home))?.file_name();
-            if name.to_str().is_some_and(|name| name.starts_with("store.") && name != keep) {
+            if name.to_str().is_some_and(|name| is_data_file(name) && name != keep) {
                 let path = self.home.join(name);
                 match fs::remove_file(&path) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -332,6 +333,16 @@ impl Files {
 }
 
 impl CurrentLock {
+    /// Whether nobody stands in the entrance. It is for fairness alone: where it cannot be locked it is open.
+    fn enter(&self) -> bool {
+        let Some(entrance) = &self.entrance else { return true };
+        match entrance.try_lock_shared() {
+            Ok(()) => entrance.unlock().is_ok(),
+            Err(fs::TryLockError::WouldBlock) => false,
+            Err(fs::TryLockError::Error(_)) => true,
+        }
+    }
+
     fn let_go(&self) {
         if let Err(error) = self.file.unlock() {
             tracing::warn!(%error, "cannot let go of the lock on CURRENT");
@@ -362,8 +373,8 @@ impl Generation {
             }
             let identity = identity(&file.metadata().map_err(StoreError::file("read", &name))?);
             let number = read_current(&mut file, &name, home)?;
-            let entrance = File::open(home).map_err(StoreError::file("read", home))?;
-            let lock = CurrentLock { file, identity, entrance, holders: Mutex::new(Holders::Shared(0)) };
+            let holders = Mutex::new(Holders::Shared(0));
+            let lock = CurrentLock { file, identity, entrance: File::open(home).ok(), holders };
             let mut opened = Self {
                 number,
                 path: home.join(data_file(number)),
@@ -396,14 +407,8 @@ impl Generation {
             let Holders::Shared(count) = &mut *holders else { return Ok(None) };
             // Whoever has a transaction already may begin another: the one who waits for the first would else be
             // waited for by the second.
-            if *count == 0 {
-                if tried(self.lock.entrance.try_lock_shared(), home)?.is_none() {
-                    return Ok(None);
-                }
-                self.lock.entrance.unlock().map_err(StoreError::file("unlock", home))?;
-                if tried(self.lock.file.try_lock_shared(), home)?.is_none() {
-                    return Ok(None);
-                }
+            if *count == 0 && (!self.lock.enter() || tried(self.lock.file.try_lock_shared(), home)?.is_none()) {
+                return Ok(None);
             }
             *count += 1;
             Ok(Some(Pin(self.clone())))
@@ -415,7 +420,11 @@ impl Generation {
     fn take(self: &Arc<Self>, home: &Path, wait: Duration) -> Result<Option<Sole>, StoreError> {
         // Opened anew, as the threads of this process must not get through by what is theirs.
         let entrance = File::open(home).map_err(StoreError::file("read", home))?;
-        retry("the store", wait, || tried(entrance.try_lock(), home))?;
+        retry("the store", wait, || match entrance.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            // Where a directory cannot be locked, one has to wait for a moment in which nobody is there.
+            Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(Some(())),
+        })?;
         retry("the store", wait, || {
             let mut holders = lock(&self.lock.holders);
             if !matches!(*holders, Holders::Shared(0)) || tried(self.lock.file.try_lock(), home)?.is_none() {
@@ -558,6 +567,16 @@ fn check_empty(home: &Path) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Whether a name is one that we give to data files, whole or in the making; a copy that somebody keeps there is not.
+fn is_data_file(name: &str) -> bool {
+    let Some((generation, rest)) = name.strip_prefix("store.").and_then(|rest| rest.split_once(".redb")) else {
+        return false;
+    };
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let in_the_making = rest.strip_prefix('.').and_then(|rest| rest.split_once('.'));
+    is_number(generation) && (rest.is_empty() || in_the_making.is_some_and(|(p, i)| is_number(p) && is_number(i)))
 }
 
 /// Files that may lie in a directory whose `CURRENT` is not there yet.

@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lcm_core::limits::MESSAGE_BYTES_MAX;
 use zstd::zstd_safe::{CCtx, CDict, CompressionLevel, DCtx, DDict};
@@ -43,14 +43,20 @@ thread_local! {
 /// A trained dictionary, prepared for both ways.
 pub(crate) struct Dictionary {
     pub(crate) number: u32,
-    compress: CDict<'static>,
+    bytes: Vec<u8>,
     decompress: DDict<'static>,
+    /// Made with the first record that is written: it takes a millisecond, which a search need not pay.
+    compress: OnceLock<CDict<'static>>,
 }
 
 impl Dictionary {
     pub(crate) fn new(number: u32, bytes: &[u8]) -> Arc<Self> {
-        let (compress, decompress) = (CDict::create(bytes, LEVEL), DDict::create(bytes));
-        Arc::new(Self { number, compress, decompress })
+        let decompress = DDict::create(bytes);
+        Arc::new(Self { number, bytes: bytes.to_vec(), decompress, compress: OnceLock::new() })
+    }
+
+    fn for_compression(&self) -> &CDict<'static> {
+        self.compress.get_or_init(|| CDict::create(&self.bytes, LEVEL))
     }
 }
 
@@ -152,7 +158,7 @@ fn compress(raw: &[u8], dictionary: Option<&Dictionary>) -> Option<Vec<u8>> {
     COMPRESS.with_borrow_mut(|context| {
         let mut frame = Vec::with_capacity(zstd::zstd_safe::compress_bound(raw.len()));
         let done = match dictionary {
-            Some(dictionary) => context.compress_using_cdict(&mut frame, raw, &dictionary.compress),
+            Some(dictionary) => context.compress_using_cdict(&mut frame, raw, dictionary.for_compression()),
             None => context.compress(&mut frame, raw, LEVEL),
         };
         (done.is_ok() && frame.len() < raw.len()).then_some(frame)

@@ -1,12 +1,13 @@
 //! One consistent read: everything a caller sees through a snapshot is of one moment.
 //!
 //! A snapshot pins the database's pages and the generation of the store, so it should live as long as one page
-//! of an answer and no longer. Every node read is hashed again and refused when it does not match its id. Everything
+//! of an answer and no longer. Every node given out is hashed again and refused when it does not match its id. Everything
 //! public here contains what the database does on a damaged page (`contained`).
 
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use lcm_core::op::Op;
 use lcm_core::view::View;
@@ -14,18 +15,19 @@ use lcm_core::{
     Arrival, IdPrefix, NodeId, OpId, OrderKey, Owner, SessionId, StoredMessage, Summary, SummaryNumber, TimelineId,
     canon,
 };
-use rayon::prelude::*;
 use redb::{AccessGuard, ReadTransaction, ReadableTable, ReadableTableMetadata, StorageError};
 
 use crate::error::{StoreError, contained};
-use crate::open::{Files, Pin};
+use crate::open::{Files, Pin, lock};
 use crate::pack::{self, Dictionary};
 use crate::record::{self, ChildrenRow, OpRow, PlaceRow, RevisionRow, Row, SessionRow, TimelineRow, ViewRow};
 use crate::scope::{Resolved, Scope, Span};
 use crate::tables::{self, ReadTables};
 
-/// From this many nodes on, reading is spread over the cores; below, waking them costs more.
+/// Nodes for each core that helps reading many: for fewer, waking it costs more.
 const PARALLEL_MIN: usize = 32;
+/// Nodes that one core takes at a time.
+const SHARE: usize = 16;
 
 /// A consistent read of the whole store.
 pub struct Snapshot {
@@ -93,6 +95,31 @@ pub struct Placed {
     pub tokens: u32,
     /// The keys that belong to the place, as one JSON object; empty for none.
     pub volatile: Vec<u8>,
+}
+
+/// Whether a read hashes what it reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hashes {
+    Checked,
+    Unchecked,
+}
+
+/// More record numbers between the first and the last are no run of writes.
+const NEAR_MAX: u64 = 4096;
+
+/// Rows of `records` that were read as one range. What was written together lies together, and one walk costs less
+/// than a look-up each.
+#[derive(Default)]
+pub(crate) struct Near {
+    first: u64,
+    rows: Vec<Option<AccessGuard<'static, &'static [u8]>>>,
+}
+
+impl Near {
+    fn get(&self, record: u64) -> Option<&[u8]> {
+        let at = usize::try_from(record.checked_sub(self.first)?).ok()?;
+        Some(self.rows.get(at)?.as_ref()?.value())
+    }
 }
 
 /// Room for one node's bytes, used again and again.
@@ -219,8 +246,10 @@ impl Snapshot {
             let resolved = Resolved::new(scope, self)?;
             let (low, high) = prefix.range();
             let mut found = Vec::new();
+            let mut keys = Rising::new("hashes", low.key()..=high.key());
             for entry in self.tables.hashes.range(low.key()..=high.key())? {
-                let (_, value) = entry?;
+                let (key, value) = entry?;
+                keys.take(key.value())?;
                 let (record, first) = value.value();
                 if first == 0 {
                     continue;
@@ -228,6 +257,9 @@ impl Snapshot {
                 let row = self.tables.records.get(record)?;
                 let row = row.ok_or_else(|| StoreError::row("records", record, "it is missing"))?;
                 let id = NodeId::from_bytes(pack::head(row.value(), record)?.id);
+                if id.key() != key.value() {
+                    return Err(StoreError::row("hashes", record, "it leads to a node with another hash"));
+                }
                 if !prefix.matches(&id) {
                     continue;
                 }
@@ -280,8 +312,11 @@ impl Snapshot {
                 places.extend(self.admitted(&resolved, record, Arrival(first))?);
             }
             let again = self.txn.open_table(tables::AGAIN)?;
+            let mut keys = Rising::new("again", (record, 0)..=(record, u64::MAX));
             for entry in again.range((record, 0)..=(record, u64::MAX))? {
-                places.extend(self.admitted(&resolved, record, Arrival(entry?.0.value().1))?);
+                let key = entry?.0.value();
+                keys.take(key)?;
+                places.extend(self.admitted(&resolved, record, Arrival(key.1))?);
             }
             Ok(places)
         })
@@ -314,20 +349,85 @@ impl Snapshot {
         contained(|| {
             let row = self.tables.records.get(record.0)?;
             let row = row.ok_or_else(|| StoreError::row("records", record.0, "it is missing"))?;
-            self.read_row(record.0, row.value(), buffer)
+            self.read_row(record.0, row.value(), buffer, &Near::default(), Hashes::Checked)
         })
     }
 
-    fn read_row(&self, number: u64, row: &[u8], buffer: &mut Buffer) -> Result<(), StoreError> {
+    /// Reads a node into `buffer` to look through it, without hashing it again: a search reads thousands for every
+    /// one it gives out, and checks that one ([`Snapshot::check_read`]).
+    pub(crate) fn read_unchecked(
+        &self,
+        record: RecordNumber,
+        near: &Near,
+        buffer: &mut Buffer,
+    ) -> Result<(), StoreError> {
+        contained(|| match near.get(record.0) {
+            Some(row) => self.read_row(record.0, row, buffer, near, Hashes::Unchecked),
+            None => {
+                let row = self.tables.records.get(record.0)?;
+                let row = row.ok_or_else(|| StoreError::row("records", record.0, "it is missing"))?;
+                self.read_row(record.0, row.value(), buffer, near, Hashes::Unchecked)
+            }
+        })
+    }
+
+    /// Checks what [`Snapshot::read_unchecked`] read last.
+    pub(crate) fn check_read(&self, buffer: &Buffer) -> Result<(), StoreError> {
+        let (id, actual) = (buffer.id(), canon::message_id(buffer.canon()));
+        if actual != id {
+            return Err(StoreError::Damaged { id, actual });
+        }
+        if buffer.body_count == 0 {
+            return Ok(());
+        }
+        let named = canon::body_refs(buffer.canon()).map_err(|error| StoreError::row("records", id, error))?;
+        for (body, named) in buffer.bodies.iter().zip(named).take(buffer.body_count) {
+            if canon::body_id(body) != named.id {
+                return Err(StoreError::DamagedBody(named.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// The records of a range, read in one go; none for a range too wide to be one run of writes.
+    pub(crate) fn near(&self, range: RangeInclusive<u64>) -> Result<Near, StoreError> {
+        let (first, last) = (*range.start(), *range.end());
+        if last.saturating_sub(first) > NEAR_MAX {
+            return Ok(Near::default());
+        }
+        contained(|| {
+            let mut near = Near { first, rows: Vec::new() };
+            for entry in self.tables.records.range(range)? {
+                let (key, row) = entry?;
+                let at = usize::try_from(key.value().saturating_sub(first)).unwrap_or(usize::MAX);
+                while near.rows.len() < at {
+                    near.rows.push(None);
+                }
+                near.rows.push(Some(row));
+            }
+            Ok(near)
+        })
+    }
+
+    fn read_row(
+        &self,
+        number: u64,
+        row: &[u8],
+        buffer: &mut Buffer,
+        near: &Near,
+        hashes: Hashes,
+    ) -> Result<(), StoreError> {
         let head = pack::head(row, number)?;
         buffer.main.clear();
         buffer.canon_len = head.canon_len();
         buffer.id = head.id;
         buffer.body_count = 0;
         self.unpack(&head, number, &mut buffer.main)?;
-        let actual = canon::message_id(&buffer.main[..buffer.canon_len]);
-        if actual != buffer.id() {
-            return Err(StoreError::Damaged { id: buffer.id(), actual });
+        if hashes == Hashes::Checked {
+            let actual = canon::message_id(&buffer.main[..buffer.canon_len]);
+            if actual != buffer.id() {
+                return Err(StoreError::Damaged { id: buffer.id(), actual });
+            }
         }
         // The links stand in the header, which no hash covers; the canonical bytes say what they must lead to.
         let canon = &buffer.main[..buffer.canon_len];
@@ -346,11 +446,15 @@ impl Snapshot {
                 buffer.bodies.push(Vec::new());
             }
             let room = &mut buffer.bodies[buffer.body_count];
-            let row = self.tables.records.get(body)?.ok_or(StoreError::DamagedBody(id))?;
-            let head = pack::head(row.value(), body)?;
             room.clear();
-            self.unpack(&head, body, room)?;
-            if canon::body_id(room) != id {
+            match near.get(body) {
+                Some(row) => self.unpack(&pack::head(row, body)?, body, room)?,
+                None => {
+                    let row = self.tables.records.get(body)?.ok_or(StoreError::DamagedBody(id))?;
+                    self.unpack(&pack::head(row.value(), body)?, body, room)?;
+                }
+            }
+            if hashes == Hashes::Checked && canon::body_id(room) != id {
                 return Err(StoreError::DamagedBody(id));
             }
             buffer.body_count += 1;
@@ -436,11 +540,31 @@ impl Snapshot {
             let Some(row) = table.get(record.0)? else { return Ok(Vec::new()) };
             let numbers = ChildrenRow::from_bytes(row.value(), record.0)?.places(record.0)?;
             let mut places = Vec::with_capacity(numbers.len());
-            for arrival in numbers.into_iter().filter(|number| *number != 0).map(Arrival) {
-                let row = self.place_row(arrival)?.ok_or(StoreError::NoPlace(arrival))?;
+            let mut take = |arrival: Arrival, row: PlaceRow| -> Result<(), StoreError> {
                 if self.admits(&resolved, arrival, &row)? {
                     places.push(placed(arrival, row)?);
                 }
+                Ok(())
+            };
+            let mut numbers = numbers.as_slice();
+            while let Some((&first, rest)) = numbers.split_first() {
+                // What was said together mostly has numbers that follow each other: one walk, not a look-up each.
+                let run = (first..).zip(numbers).take_while(|(next, number)| next == *number).count();
+                if first == 0 {
+                    // A child that has no place.
+                    numbers = rest;
+                    continue;
+                }
+                let last = numbers[run - 1];
+                let mut rows = self.place_rows(first..=last)?;
+                for number in first..=last {
+                    let (arrival, row) = rows.next().ok_or(StoreError::NoPlace(Arrival(number)))??;
+                    if arrival.0 != number {
+                        return Err(StoreError::NoPlace(Arrival(number)));
+                    }
+                    take(arrival, row)?;
+                }
+                numbers = &numbers[run..];
             }
             Ok(places)
         })
@@ -479,15 +603,67 @@ impl Snapshot {
         records: &[RecordNumber],
         look: impl Fn(usize, &Buffer) -> Result<T, E> + Sync,
     ) -> Result<Vec<T>, E> {
-        let one = |buffer: &mut Buffer, (i, record): (usize, &RecordNumber)| {
-            self.read(*record, buffer)?;
-            look(i, buffer)
-        };
-        if records.len() < PARALLEL_MIN {
+        let shares: Vec<&[RecordNumber]> = records.chunks(SHARE).collect();
+        let next = AtomicUsize::new(0);
+        // Takes shares until none is left: who wakes up late takes fewer.
+        let work = || {
             let mut buffer = Buffer::default();
-            return records.iter().enumerate().map(|numbered| one(&mut buffer, numbered)).collect();
+            let mut read = Vec::new();
+            loop {
+                let share = next.fetch_add(1, Ordering::Relaxed);
+                let Some(records) = shares.get(share) else { return read };
+                read.push((share, self.read_share(records, share * SHARE, &mut buffer, &look)));
+            }
+        };
+        let helpers = (rayon::current_num_threads() - 1).min(records.len() / PARALLEL_MIN);
+        let mut read = Mutex::new(Vec::with_capacity(shares.len()));
+        rayon::in_place_scope(|scope| {
+            for _ in 0..helpers {
+                scope.spawn(|_| lock(&read).extend(work()));
+            }
+            let ours = work();
+            lock(&read).extend(ours);
+        });
+        let read = read.get_mut().unwrap_or_else(PoisonError::into_inner);
+        read.sort_unstable_by_key(|(share, _)| *share);
+        let mut all = Vec::with_capacity(records.len());
+        for (_, share) in read.drain(..) {
+            all.extend(share?);
         }
-        records.par_iter().with_min_len(PARALLEL_MIN / 2).enumerate().map_init(Buffer::default, one).collect()
+        Ok(all)
+    }
+
+    fn read_share<T, E: From<StoreError>>(
+        &self,
+        records: &[RecordNumber],
+        from: usize,
+        buffer: &mut Buffer,
+        look: impl Fn(usize, &Buffer) -> Result<T, E>,
+    ) -> Result<Vec<T>, E> {
+        let near = self.near_these(records)?;
+        let one = |(i, record): (usize, &RecordNumber)| {
+            self.read_near(*record, &near, buffer)?;
+            look(from + i, buffer)
+        };
+        records.iter().enumerate().map(one).collect()
+    }
+
+    /// The rows of some records, read as one range where they were written together.
+    fn near_these(&self, records: &[RecordNumber]) -> Result<Near, StoreError> {
+        let numbers = || records.iter().map(|record| record.0);
+        let count = u64::try_from(records.len()).unwrap_or(u64::MAX);
+        match (numbers().min(), numbers().max()) {
+            // A message has one record or two, or some more when it is long.
+            (Some(first), Some(last)) if last - first < 4 * count => self.near(first..=last.saturating_add(count)),
+            _ => Ok(Near::default()),
+        }
+    }
+
+    fn read_near(&self, record: RecordNumber, near: &Near, buffer: &mut Buffer) -> Result<(), StoreError> {
+        match near.get(record.0) {
+            Some(row) => contained(|| self.read_row(record.0, row, buffer, near, Hashes::Checked)),
+            None => self.read(record, buffer),
+        }
     }
 
     // Sessions, timelines, history.
@@ -531,8 +707,10 @@ impl Snapshot {
         contained(|| {
             let resolved = Resolved::new(&Scope { sessions: Vec::new(), ..scope.clone() }, self)?;
             let mut sessions = Vec::new();
+            let mut keys = Rising::new("sessions", 0..=u64::MAX);
             for entry in self.tables.sessions.iter()? {
                 let (key, value) = entry?;
+                keys.take(key.value())?;
                 let id = SessionId(key.value());
                 let row = SessionRow::from_bytes(value.value(), id.0)?;
                 let owned = match &resolved {
@@ -594,13 +772,19 @@ impl Snapshot {
     /// When the database fails or a row is damaged.
     pub fn timelines_of(&self, session: SessionId) -> Result<Vec<TimelineId>, StoreError> {
         contained(|| {
+            let table = self.txn.open_table(tables::SESSION_TIMELINES)?;
+            let range = (session.0, 0)..=(session.0, u64::MAX);
+            let mut keys = Rising::new("session_timelines", range.clone());
             let mut timelines = Vec::new();
-            for entry in self.tables.timelines.iter()? {
-                let (key, value) = entry?;
-                let id = TimelineId(key.value());
-                if TimelineRow::from_bytes(value.value(), id.0)?.session == session.0 {
-                    timelines.push(id);
+            for entry in table.range(range)? {
+                let key = entry?.0.value();
+                keys.take(key)?;
+                let id = TimelineId(key.1);
+                // A key has no check of its own, so both ends must agree.
+                if self.timeline_row(id)?.session != session.0 {
+                    return Err(StoreError::row("session_timelines", id, "it is a timeline of another session"));
                 }
+                timelines.push(id);
             }
             Ok(timelines)
         })
@@ -753,8 +937,11 @@ impl Snapshot {
         contained(|| {
             let table = self.txn.open_table(tables::REVISIONS)?;
             let rows = table.range((arrival.0, 0)..=(arrival.0, u32::MAX))?;
+            let mut keys = Rising::new("revisions", (arrival.0, 0)..=(arrival.0, u32::MAX));
             rows.map(|entry| {
-                let row = RevisionRow::from_bytes(entry?.1.value(), arrival.0)?;
+                let (key, value) = entry?;
+                keys.take(key.value())?;
+                let row = RevisionRow::from_bytes(value.value(), arrival.0)?;
                 Ok((RecordNumber(row.record), row.seen_ms, row.volatile))
             })
             .collect()
@@ -768,8 +955,10 @@ impl Snapshot {
     pub fn ops(&self, from: OpId, max: usize) -> Result<Vec<Op>, StoreError> {
         contained(|| {
             let table = self.txn.open_table(tables::OPS)?;
+            let mut keys = Rising::new("ops", from.0..=u64::MAX);
             let rows = table.range(from.0..)?.take(max).map(|entry| {
                 let (key, value) = entry?;
+                keys.take(key.value())?;
                 let id = OpId(key.value());
                 Ok(OpRow::from_bytes(value.value(), id.0)?.into_op(id))
             });
@@ -789,10 +978,33 @@ impl Snapshot {
                 None => Ok(None),
                 Some(entry) => {
                     let (key, value) = entry?;
+                    Rising::new("views", (session.0, 0)..=(session.0, as_of.0)).take(key.value())?;
                     ViewRow::from_bytes(value.value(), key.value().1)?.into_view(key.value().1).map(Some)
                 }
             }
         })
+    }
+}
+
+/// The keys of a range as they come. Where keys are damaged, a range gives what lies outside of it, or the same twice.
+struct Rising<K> {
+    table: &'static str,
+    range: RangeInclusive<K>,
+    last: Option<K>,
+}
+
+impl<K: PartialOrd + Copy + std::fmt::Debug> Rising<K> {
+    fn new(table: &'static str, range: RangeInclusive<K>) -> Self {
+        Self { table, range, last: None }
+    }
+
+    /// Takes the next key, which must lie in the range and behind those before it.
+    fn take(&mut self, key: K) -> Result<(), StoreError> {
+        if !self.range.contains(&key) || self.last.is_some_and(|last| last >= key) {
+            return Err(StoreError::row(self.table, format_args!("{key:?}"), "it is listed out of order"));
+        }
+        self.last = Some(key);
+        Ok(())
     }
 }
 

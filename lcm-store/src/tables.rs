@@ -27,6 +27,8 @@ pub(crate) const SESSIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("s
 pub(crate) const SESSION_NAMES: TableDefinition<(u64, &str), u64> = TableDefinition::new("session_names");
 /// Timelines, by number.
 pub(crate) const TIMELINES: TableDefinition<u64, &[u8]> = TableDefinition::new("timelines");
+/// Every timeline a session ever had: session number, timeline number.
+pub(crate) const SESSION_TIMELINES: TableDefinition<(u64, u64), ()> = TableDefinition::new("session_timelines");
 /// Agent and person -> owner number.
 pub(crate) const OWNERS: TableDefinition<(&str, &str), u64> = TableDefinition::new("owners");
 /// Later forms of a message: arrival and number of the revision from 1 -> record and moment.
@@ -54,6 +56,7 @@ macro_rules! each {
         $each!($crate::tables::SESSIONS);
         $each!($crate::tables::SESSION_NAMES);
         $each!($crate::tables::TIMELINES);
+        $each!($crate::tables::SESSION_TIMELINES);
         $each!($crate::tables::OWNERS);
         $each!($crate::tables::REVISIONS);
         $each!($crate::tables::VIEWS);

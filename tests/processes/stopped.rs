@@ -15,7 +15,7 @@ use crate::worker::{SAID, Worker, word};
 
 /// How long others may wait here. A call may take that and what the machine takes for it.
 const WAIT: Duration = Duration::from_millis(250);
-const SLACK: Duration = Duration::from_secs(3);
+const SLACK: Duration = Duration::from_secs(10);
 
 struct Scene {
     folder: tempfile::TempDir,

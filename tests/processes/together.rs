@@ -1,7 +1,9 @@
 //! Writers and readers side by side, in processes and in threads.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
+use lcm_store::StoreError;
 use lcm_tests::folder::folder;
 use lcm_tests::random::Random;
 use lcm_tests::speech::user;
@@ -25,6 +27,18 @@ fn eight_writers_and_four_readers_lose_and_double_nothing() {
     for worker in writers.iter().chain(&readers) {
         worker.expect("ready");
     }
+    // Meanwhile the file is replaced under them, now and then.
+    let store = open(&home);
+    let (begun, mut compacted) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(seconds()) {
+        match store.compact() {
+            Ok(_) => compacted += 1,
+            Err(StoreError::Busy { .. }) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+    drop(store);
     let mut reads = Vec::new();
     for reader in readers {
         reads.push(reader.told());
@@ -40,7 +54,8 @@ fn eight_writers_and_four_readers_lose_and_double_nothing() {
     assert_kept(&kept, &acknowledged, false);
     assert_whole(&store);
     let counts: Vec<usize> = acknowledged.values().map(Vec::len).collect();
-    println!("{counts:?} messages in {} s beside {reads:?}", seconds());
+    println!("{counts:?} messages in {} s beside {reads:?} and {compacted} compactions", seconds());
+    assert!(compacted > 0);
     assert!(counts.iter().all(|count| *count > 0), "nobody starves");
 }
 

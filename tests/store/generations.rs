@@ -89,14 +89,15 @@ fn a_reader_in_the_old_generation_is_waited_for() {
 fn what_a_crash_left_lying_is_removed_and_nothing_else() {
     let folder = folder();
     let (store, _) = filled(folder.path());
-    for name in ["store.2.redb", "store.9.redb", "store.1.redb.4711.0", "spool", "CURRENT.bak"] {
+    let kept = ["spool", "CURRENT.bak", "store.1.redb.bak", "store.old", "store.2.redb.copy.1"];
+    for name in ["store.2.redb", "store.9.redb", "store.1.redb.4711.0"].iter().chain(&kept) {
         fs::write(folder.path().join(name), "half-written").unwrap();
     }
     let before = everything(&store).unwrap();
     assert_eq!(everything(&reopen(folder.path()).unwrap()).unwrap(), before, "an open is not disturbed by them");
     assert_eq!(store.compact().unwrap(), 2);
-    assert_eq!(data_files(folder.path()), ["store.2.redb"]);
-    assert!(folder.path().join("spool").exists() && folder.path().join("CURRENT.bak").exists());
+    assert_eq!(data_files(folder.path()), ["store.1.redb.bak", "store.2.redb", "store.2.redb.copy.1", "store.old"]);
+    assert!(kept.iter().all(|name| folder.path().join(name).exists()), "what somebody keeps there is not ours");
     assert_eq!(everything(&store).unwrap(), before);
 }
 

@@ -26,7 +26,7 @@ pub fn decode(message: &StoredMessage<'_>) -> Result<Json, CanonError> {
 /// # Errors
 /// See [`StoredMessage::tree`]; nothing is appended then.
 pub fn write_json(message: &StoredMessage<'_>, out: &mut Vec<u8>) -> Result<(), CanonError> {
-    message.tree()?.root().write_json(out);
+    message.tree()?.write_json(out);
     Ok(())
 }
 
@@ -78,7 +78,7 @@ impl<'a> Walk<'a> {
         if self.known.len() != self.bodies.len() {
             return Err(self.canon.damaged("a body is given that they do not name"));
         }
-        Ok(MessageTree { slots: self.slots })
+        Ok(MessageTree { slots: self.slots, bytes: self.body_bytes })
     }
 
     fn push(&mut self, value: Value<'a>) {

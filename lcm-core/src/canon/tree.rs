@@ -16,6 +16,8 @@ use crate::message::Role;
 pub struct MessageTree<'a> {
     /// Every value, and before the value of an entry its key. The root comes first.
     pub(super) slots: Vec<Slot<'a>>,
+    /// Bytes of what was read, for whoever makes room for it.
+    pub(super) bytes: usize,
 }
 
 /// A value, or the key of an entry, and what follows it.
@@ -75,6 +77,13 @@ impl<'a> MessageTree<'a> {
     #[must_use]
     pub fn root(&self) -> TreeValue<'_, 'a> {
         TreeValue { tree: self, at: 0 }
+    }
+
+    /// Appends the message as compact JSON text, in the key order of its first form.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        // Text grows by its escapes, mostly by less than an eighth.
+        out.reserve(self.bytes + self.bytes / 8);
+        self.root().write_json(out);
     }
 
     /// Who speaks.

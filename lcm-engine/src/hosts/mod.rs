@@ -20,9 +20,9 @@ mod time;
 use std::fmt;
 use std::io::Read;
 
-use lcm_core::canon::{self, CanonError};
+use lcm_core::canon::MessageTree;
 use lcm_core::tokens::{Estimate, TokenCounter};
-use lcm_core::{EncodedMessage, Json, Message, MessageError, NodeId, StoredMessage};
+use lcm_core::{EncodedMessage, Json, Message, MessageError, NodeId};
 
 /// The volatile key under which we keep what a file says about a message beside it. It is ours, no host's: whoever
 /// gives a message back leaves it out.
@@ -124,11 +124,14 @@ impl IncomingMessage {
 
 /// What was said as one JSON text, the host's own keys of the place put back behind the others; and what its file
 /// said beside it, as an object, empty for none.
-pub(crate) fn said(message: &StoredMessage<'_>, volatile: &[u8]) -> Result<(Vec<u8>, Vec<u8>), CanonError> {
+pub(crate) fn said(message: &MessageTree<'_>, volatile: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut json, mut source) = (Vec::new(), Vec::new());
-    canon::write_json(message, &mut json)?;
+    message.write_json(&mut json);
+    if volatile.is_empty() {
+        return (json, source);
+    }
     // Written by ourselves; what cannot be read is left out rather than shown as the host's word.
-    let Ok(Json::Object(entries)) = Json::parse(volatile) else { return Ok((json, source)) };
+    let Ok(Json::Object(entries)) = Json::parse(volatile) else { return (json, source) };
     for (key, value) in entries {
         if key.as_str() == Some(SOURCE_KEY) {
             source = value.to_text();
@@ -143,7 +146,7 @@ pub(crate) fn said(message: &StoredMessage<'_>, volatile: &[u8]) -> Result<(Vec<
         value.write(&mut json);
         json.push(b'}');
     }
-    Ok((json, source))
+    (json, source)
 }
 
 /// What a decoder hands over.
@@ -408,7 +411,7 @@ mod tests {
         let back = |json: &str, volatile: &str| {
             let encoded = Message::parse(json.as_bytes()).unwrap().encode().unwrap();
             let bodies = encoded.body_slices();
-            let (json, source) = said(&encoded.stored(&bodies), volatile.as_bytes()).unwrap();
+            let (json, source) = said(&encoded.stored(&bodies).tree().unwrap(), volatile.as_bytes());
             (String::from_utf8(json).unwrap(), String::from_utf8(source).unwrap())
         };
         let pair = |json: &str, source: &str| (json.to_owned(), source.to_owned());
@@ -494,7 +497,7 @@ mod tests {
     fn json(message: &IncomingMessage) -> String {
         let bodies = message.encoded.body_slices();
         let mut json = Vec::new();
-        canon::write_json(&message.encoded.stored(&bodies), &mut json).unwrap();
+        lcm_core::canon::write_json(&message.encoded.stored(&bodies), &mut json).unwrap();
         String::from_utf8(json).unwrap()
     }
 

@@ -18,12 +18,11 @@ use tantivy::index::SegmentMeta;
 use tantivy::indexer::{IndexWriterOptions, MergeCandidate, MergePolicy};
 use tantivy::{Index, IndexWriter, TantivyDocument};
 
-use super::needs::Needs;
 use super::reach::{Reader, is_summary};
 use super::schema::{self, Fields, role_number};
 use super::segments::{self, Opened, WORDS_DIR, Watermark, guarded};
 use super::sieve::{Identity, Sieve, SieveWriter, Slot};
-use super::tokenize::{CodeTokenizer, Splitter, length};
+use super::tokenize::{CodeTokenizer, length};
 use super::{Pace, Progress, SIEVE, SearchIndex, disk};
 use crate::Store;
 use crate::error::StoreError;
@@ -36,8 +35,10 @@ const PAGE: u64 = 512;
 const COMMIT_PLACES: u64 = 200_000;
 /// What tantivy may hold before it writes a segment. 15 MB is the least it takes.
 const GENTLE_BYTES: usize = 15_000_000;
-/// A hundred thousand messages give one or two segments then.
+/// A hundred thousand messages give a segment a thread then.
 const BULK_BYTES: usize = 250_000_000;
+/// Threads that take texts apart: each leaves segments of its own, and every segment makes searches slower.
+const BULK_THREADS: usize = 2;
 /// Text handed to tantivy's thread and not yet taken apart by it: its own queue counts documents, not bytes.
 const QUEUE_BYTES: u64 = 8 << 20;
 /// More segments make every search slower; fewer make every catch-up dearer.
@@ -62,8 +63,11 @@ impl SearchIndex {
 
 const LOCK: &str = ".index.lock";
 
-/// What stands at a place of this store, in whichever generation: tells an index of it from any other. Zeros for
-/// place 0, `None` when nothing stands there.
+/// What stands at a place: tells an index of this store from one of any other, and of an earlier state than one that
+/// was restored. Zeros for place 0, `None` when nothing stands there.
+///
+/// The generation has no part in it, because compacting changes no place. Whoever writes a generation that holds less
+/// must remove the index directory: its files still hold the words.
 pub(crate) fn mark(snapshot: &Snapshot, arrival: u64) -> Result<Option<Identity>, StoreError> {
     if arrival == 0 {
         return Ok(Some([0; 32]));
@@ -228,7 +232,7 @@ fn usable_sieve(snapshot: &Snapshot, path: &Path) -> Result<Option<Slot>, StoreE
     }
     let mut blocks = sieve.blocks(true);
     while let Some(block) = blocks.next() {
-        if block.and_then(|block| block.bits().map(drop)).is_err() {
+        if block.and_then(|block| block.masks().map(drop)).is_err() {
             return Ok(None);
         }
     }
@@ -296,12 +300,12 @@ impl Words {
 
     fn writer(&mut self) -> Result<&mut IndexWriter, StoreError> {
         if self.writer.is_none() {
-            let bytes = match self.pace {
-                Pace::Gentle => GENTLE_BYTES,
-                Pace::Bulk => BULK_BYTES,
+            let (threads, bytes) = match self.pace {
+                Pace::Gentle => (1, GENTLE_BYTES),
+                Pace::Bulk => (BULK_THREADS.min(rayon::current_num_threads()), BULK_BYTES),
             };
             let options = IndexWriterOptions::builder()
-                .num_worker_threads(1)
+                .num_worker_threads(threads)
                 .memory_budget_per_thread(bytes)
                 .num_merge_threads(1);
             let writer: IndexWriter = guarded(|| self.index.writer_with_options(options.build()))?;
@@ -336,129 +340,6 @@ impl Words {
         })?;
         Ok(())
     }
-}
-
-/// Compares index and sieve with truth: watermarks, that every place up to them is there once and nothing else is,
-/// what is kept of each, checksums, and of a sample of places that their text is findable.
-pub(crate) fn verify(directory: &Path, snapshot: &Snapshot) -> Result<Vec<String>, StoreError> {
-    let mut wrong = Vec::new();
-    match Opened::open(directory, None) {
-        Ok(None) => {}
-        Err(error) => wrong.push(format!("the index cannot be used: {error}")),
-        Ok(Some(opened)) if !is_ours(snapshot, opened.watermark.last, &opened.watermark.mark)? => {
-            wrong.push("the index was made of another store, or of an earlier state of this one".into());
-        }
-        Ok(Some(opened)) => match verify_words(&opened, directory, snapshot) {
-            Err(StoreError::Index(error)) => wrong.push(format!("the index cannot be read: {error}")),
-            verified => wrong.extend(verified?),
-        },
-    }
-    match Sieve::open(&directory.join(SIEVE)) {
-        Ok(None) => {}
-        Err(error) => wrong.push(format!("the sieve cannot be read: {error}")),
-        Ok(Some(sieve)) if !is_ours(snapshot, sieve.slot.last, &sieve.slot.mark)? => {
-            wrong.push("the sieve was made of another store, or of an earlier state of this one".into());
-        }
-        Ok(Some(sieve)) => wrong.extend(verify_sieve(&sieve, snapshot)?),
-    }
-    Ok(wrong)
-}
-
-/// One place in so many has its text looked up.
-const SAMPLE: u64 = 199;
-
-fn verify_words(opened: &Opened, directory: &Path, snapshot: &Snapshot) -> Result<Vec<String>, StoreError> {
-    let mut wrong = Vec::new();
-    let damaged = guarded(|| match schema::open(&directory.join(WORDS_DIR))? {
-        Some((index, _)) => index.validate_checksum(),
-        None => Ok(std::collections::HashSet::new()),
-    })?;
-    let mut damaged: Vec<PathBuf> = damaged.into_iter().collect();
-    damaged.sort();
-    wrong.extend(damaged.iter().map(|path| format!("{} does not match its checksum", path.display())));
-    let mut indexed: Vec<(u64, u64, u64)> = Vec::new();
-    for segment in &opened.segments {
-        let columns = segment.columns()?;
-        let facts = |doc| (columns.arrival.get_val(doc), columns.timeline.get_val(doc), columns.anchor.get_val(doc));
-        indexed.extend((0..segment.docs).map(facts));
-    }
-    indexed.sort_unstable();
-    let mut indexed = indexed.into_iter().peekable();
-    let (mut reader, mut missing) = (Reader::default(), 0_u64);
-    for entry in snapshot.place_rows(1..=opened.watermark.last)? {
-        let (arrival, row) = entry?;
-        while let Some(other) = indexed.next_if(|(indexed, _, _)| *indexed < arrival.0) {
-            wrong.push(format!("the index has number {}, where nothing stands, or has it twice", other.0));
-        }
-        match indexed.next_if(|(indexed, _, _)| *indexed == arrival.0) {
-            None => missing += 1,
-            Some((_, timeline, anchor)) => {
-                if (timeline, anchor) != (row.timeline, row.order_key(arrival)?.anchor().0) {
-                    wrong.push(format!("the index has number {arrival} in another place"));
-                }
-            }
-        }
-        if arrival.0 % SAMPLE == 0 {
-            let tokens = reader.read(snapshot, &row, |said| {
-                let mut tokens = Vec::new();
-                Splitter::default().tokens(said.text, |token| tokens.push(token.to_owned()));
-                tokens.sort_unstable();
-                tokens.dedup();
-                // The rarest tell most, and long ones are rare.
-                tokens.sort_by_key(|token| std::cmp::Reverse(token.len()));
-                tokens.truncate(8);
-                tokens
-            })?;
-            for token in tokens.unwrap_or_default() {
-                if !opened.has(arrival.0, &token)? {
-                    wrong.push(format!("the index does not find number {arrival} by `{token}`"));
-                }
-            }
-        }
-    }
-    wrong.extend(indexed.map(|(arrival, _, _)| format!("the index has number {arrival}, where nothing stands")));
-    if missing > 0 {
-        wrong.push(format!("{missing} places are missing in the index"));
-    }
-    Ok(wrong)
-}
-
-fn verify_sieve(sieve: &Sieve, snapshot: &Snapshot) -> Result<Vec<String>, StoreError> {
-    let mut wrong = Vec::new();
-    let mut blocks = sieve.blocks(false);
-    let mut next = 1;
-    let mut reader = Reader::default();
-    while let Some(block) = blocks.next() {
-        let read = block.and_then(|block| Ok((block.table()?, block.bits()?.to_vec())));
-        let Ok((table, bits)) = read else {
-            wrong.push("the sieve is damaged".into());
-            return Ok(wrong);
-        };
-        let bits = super::sieve::Bits::new(&bits);
-        let Some(last) = table.entries.last().map(|entry| entry.arrival) else { continue };
-        let mut entries = table.entries.into_iter().peekable();
-        for row in snapshot.place_rows(next..=last)? {
-            let (arrival, row) = row?;
-            let entry = entries.next_if(|entry| entry.arrival == arrival.0);
-            if entry.is_none_or(|entry| entry.timeline != row.timeline) {
-                wrong.push(format!("the sieve does not know number {arrival}, or in another timeline"));
-            }
-            if arrival.0 % SAMPLE == 0 {
-                let passes = reader.read(snapshot, &row, |said| Needs::of_literal(said.text).may_hold(bits))?;
-                if passes == Some(false) {
-                    wrong.push(format!("the sieve holds number {arrival} back"));
-                }
-            }
-        }
-        if entries.next().is_some() {
-            wrong.push(format!("the sieve has places before number {last} where nothing stands"));
-        }
-        next = last + 1;
-    }
-    if next != sieve.slot.last + 1 {
-        wrong.push("the sieve ends before it says".into());
-    }
-    Ok(wrong)
 }
 
 /// Keeps segments few: when there are too many, the small ones become one that is not smaller than any left of

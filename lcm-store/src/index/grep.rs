@@ -18,7 +18,7 @@ use super::look::{Bounds, End, Look, Piece};
 use super::needs::Needs;
 use super::query::{Anchors, Cursor, Grep, GrepHits, LetterCase, Order, Pattern, Position};
 use super::reach::{Part, Reach};
-use super::sieve::{Block, Sieve};
+use super::sieve::{Block, Entry, Sieve};
 use super::snippet;
 use super::tail::Kept;
 use crate::error::StoreError;
@@ -156,11 +156,12 @@ pub(crate) fn sift(
             }
             match sifted.entries {
                 None => skipped += 1,
-                Some(entries) => {
+                Some((entries, groups)) => {
                     let places = entries.len();
                     let mut wanted = Vec::with_capacity(places);
-                    for (arrival, timeline) in entries {
-                        if (low..=high).contains(&arrival) && reach.part(timeline)? != Part::Nothing {
+                    for Entry { arrival, timeline, group } in entries {
+                        let may_match = groups & (1 << group) != 0 && (low..=high).contains(&arrival);
+                        if may_match && reach.part(timeline)? != Part::Nothing {
                             wanted.push(arrival);
                         }
                     }
@@ -196,7 +197,7 @@ pub(crate) fn sieve_out(sieve: &Sieve, needs: &Needs, arrivals: &mut Vec<u64>) -
                 continue 'arrivals;
             };
             let block = block?;
-            at = Some((block.first()?, block.last()?, needs.may_hold(block.bits()?)));
+            at = Some((block.first()?, block.last()?, groups(&block, needs)? != 0));
         }
         let is_known = at.is_some_and(|(first, last, _)| first <= arrival && arrival <= last);
         if !is_known || at.is_some_and(|(_, _, may_match)| may_match) {
@@ -211,8 +212,8 @@ pub(crate) fn sieve_out(sieve: &Sieve, needs: &Needs, arrivals: &mut Vec<u64>) -
 struct Sifted {
     first: u64,
     last: u64,
-    /// Arrival and timeline of its places, when something may match in it.
-    entries: Option<Vec<(u64, u64)>>,
+    /// Its places, and the groups of them in which something may match, when there are any.
+    entries: Option<(Vec<Entry>, u8)>,
 }
 
 impl Sifted {
@@ -221,12 +222,19 @@ impl Sifted {
         if first == 0 || first > last {
             return Err(std::io::ErrorKind::InvalidData.into());
         }
-        let entries = if needs.may_hold(block.bits()?) {
-            Some(block.table()?.entries.iter().map(|entry| (entry.arrival, entry.timeline)).collect())
-        } else {
-            None
-        };
+        let groups = groups(block, needs)?;
+        let entries = if groups == 0 { None } else { Some((block.table()?.entries, groups)) };
         Ok(Self { first, last, entries })
+    }
+}
+
+/// The groups of a block in which something may match, one bit each.
+fn groups(block: &Block<'_>, needs: &Needs) -> std::io::Result<u8> {
+    match needs {
+        Needs::Nothing => Ok(u8::MAX),
+        // Most blocks go without their masks being looked at.
+        _ if !needs.may_hold(block.bits()?) => Ok(0),
+        _ => Ok(needs.groups(&block.masks()?)),
     }
 }
 

@@ -17,13 +17,13 @@ use lcm_core::Arrival;
 use rayon::prelude::*;
 
 use super::query::{Cut, Hit, Order, Scanned};
-use super::reach::{Reach, Reader, Said, is_summary, with_reader};
+use super::reach::{Looked, Reach, Reader, Said, is_summary, with_reader};
 use super::snippet::Shown;
 use super::tail::Kept;
 use super::tokenize::mix;
 use crate::error::StoreError;
 use crate::record::PlaceRow;
-use crate::snapshot;
+use crate::snapshot::{self, Near};
 
 /// Some arrival numbers to look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +54,15 @@ impl Bounds {
 
 /// Places a piece should have at most: what lies between two checks whether enough was found.
 pub(crate) const PIECE_PLACES: u64 = 128;
-/// Pieces of the first batch, and of the largest.
+/// From this many places on their records are read as one range.
+const NEAR_MIN: u64 = 16;
+/// Numbers are read as one range when at least one in so many of it is wanted.
+const DENSE: u64 = 4;
+/// Pieces of the first batch.
 const BATCH_MIN: usize = 1;
-const BATCH_MAX: usize = 64;
+/// Pieces of the largest batch, for each core: enough to keep it busy, few enough that little is read in vain when
+/// the last hit is found.
+const BATCH_MAX: usize = 4;
 
 /// One search going on.
 pub(crate) struct Look<'a> {
@@ -207,57 +213,64 @@ impl<'a> Look<'a> {
                 self.end = Some(End::Cut(cut, at));
             }
         }
-        self.batch_size = (self.batch_size * 2).min(BATCH_MAX);
+        self.batch_size = (self.batch_size * 2).min(BATCH_MAX * rayon::current_num_threads());
         Ok(())
     }
 
     fn look_at(&self, piece: &Piece, reader: &mut Reader) -> Result<Seen, StoreError> {
         let mut seen = Seen::default();
-        let newest = self.order == Order::Newest;
+        let snapshot = self.reach.snapshot;
+        let mut rows = Vec::new();
         match piece {
-            Piece::Some(arrivals) => {
-                let mut look = |arrival: u64| match self.reach.snapshot.place_row(Arrival(arrival))? {
-                    Some(row) => self.look_at_place(Arrival(arrival), &row, reader, &mut seen),
-                    // The index may name a place that is not there; truth decides.
-                    None => Ok(true),
-                };
-                if newest {
-                    for &arrival in arrivals.iter().rev() {
-                        if !look(arrival)? {
-                            break;
+            // The index may name a place that is not there; truth decides.
+            Piece::Some(arrivals) => match (arrivals.first(), arrivals.last()) {
+                (Some(&first), Some(&last)) if last - first < DENSE * u64::try_from(arrivals.len()).unwrap_or(0) => {
+                    let mut wanted = arrivals.iter().peekable();
+                    for entry in snapshot.place_rows(first..=last)? {
+                        let (arrival, row) = entry?;
+                        while wanted.next_if(|wanted| **wanted < arrival.0).is_some() {}
+                        if wanted.next_if(|wanted| **wanted == arrival.0).is_some() {
+                            rows.push((arrival, row));
                         }
                     }
-                } else {
+                }
+                _ => {
                     for &arrival in arrivals {
-                        if !look(arrival)? {
-                            break;
+                        if let Some(row) = snapshot.place_row(Arrival(arrival))? {
+                            rows.push((Arrival(arrival), row));
                         }
                     }
+                }
+            },
+            Piece::Range(range) => {
+                for entry in snapshot.place_rows(range.clone())? {
+                    rows.push(entry?);
                 }
             }
-            Piece::Range(range) => {
-                let rows = self.reach.snapshot.place_rows(range.clone())?;
-                let mut look = |entry: Result<(Arrival, PlaceRow), StoreError>| {
-                    let (arrival, row) = entry?;
-                    self.look_at_place(arrival, &row, reader, &mut seen)
-                };
-                if newest {
-                    for entry in rows.rev() {
-                        if !look(entry)? {
-                            break;
-                        }
-                    }
-                } else {
-                    for entry in rows {
-                        if !look(entry)? {
-                            break;
-                        }
-                    }
-                }
+        }
+        if self.order == Order::Newest {
+            rows.reverse();
+        }
+        let near = self.near(&rows)?;
+        for (arrival, row) in rows {
+            if !self.look_at_place(arrival, &row, &near, reader, &mut seen)? {
+                break;
             }
         }
         self.bytes.fetch_add(seen.bytes, Ordering::Relaxed);
         Ok(seen)
+    }
+
+    /// The records of some places, read as one range as far as they were written together.
+    fn near(&self, rows: &[(Arrival, PlaceRow)]) -> Result<Near, StoreError> {
+        let is_kept = |arrival: Arrival| self.kept.is_some_and(|kept| kept.said(arrival.0).is_some());
+        let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        let newest = rows.iter().filter(|(arrival, _)| !is_kept(*arrival)).map(|(_, row)| row.record).max();
+        match newest {
+            // A message has one or two records; what was said before lies elsewhere.
+            Some(newest) if count >= NEAR_MIN => self.reach.snapshot.near(newest.saturating_sub(3 * count)..=newest),
+            _ => Ok(Near::default()),
+        }
     }
 
     /// Looks at one place; `false` when this piece has given all it may.
@@ -265,6 +278,7 @@ impl<'a> Look<'a> {
         &self,
         arrival: Arrival,
         row: &PlaceRow,
+        near: &Near,
         reader: &mut Reader,
         seen: &mut Seen,
     ) -> Result<bool, StoreError> {
@@ -278,26 +292,25 @@ impl<'a> Look<'a> {
         }
         let is_summary = is_summary(row);
         seen.places += 1;
-        let mut size = 0;
+        let (mut size, mut has_role) = (0, true);
         let mut look = |said: Said<'_>| {
-            if !self.reach.wants_role(is_summary, &said) {
-                return (None, false);
+            has_role = self.reach.wants_role(is_summary, &said);
+            if !has_role {
+                return None;
             }
             size = said.text.len();
-            let shown = (self.matcher)(said.text);
-            let is_miss = shown.is_none();
-            (shown.map(|shown| (said.id, said.role(), shown)), is_miss)
+            (self.matcher)(said.text).map(|shown| (said.id, said.role(), shown))
         };
         let looked = match self.kept.and_then(|kept| kept.said(arrival.0)) {
-            Some(said) => Some(look(said)),
-            None => reader.read(self.reach.snapshot, row, look)?,
+            Some(said) => look(said).map_or(Looked::Miss, Looked::Found),
+            None => reader.look(self.reach.snapshot, near, row, look)?,
         };
         seen.bytes += u64::try_from(size).unwrap_or(u64::MAX);
         match looked {
-            None => seen.damaged += 1,
-            Some((None, true)) => seen.missed.push(row.record),
-            Some((None, false)) => {}
-            Some((Some((id, role, shown)), _)) => {
+            Looked::Damaged => seen.damaged += 1,
+            Looked::Miss if has_role => seen.missed.push(row.record),
+            Looked::Miss => {}
+            Looked::Found((id, role, shown)) => {
                 let placed = snapshot::placed(arrival, row.clone())?;
                 let Shown { snippet, matches } = shown;
                 seen.hits.push(Hit { placed, id, role, snippet, matches, score: None, ranked: false });

@@ -2,8 +2,8 @@
 //!
 //! In reading order: [`query`] says what one can ask. `tokenize` takes texts apart, `schema` says what the index
 //! keeps of them, `disk` where, `segments` opens it; `sieve` keeps which blocks of places may hold a text, `needs`
-//! what a pattern needs of one. `follow` brings both up to the newest place, `tail` knows what they do not know
-//! yet. `reach` says which places a search may look at, `look` reads them; `grep`, `words` and `rank` are the three
+//! what a pattern needs of one. `follow` brings both up to the newest place, `audit` holds them against truth, `tail`
+//! knows what they do not know yet. `reach` says which places a search may look at, `look` reads them; `grep`, `words` and `rank` are the three
 //! kinds of search, with `needle`, `inflect` and `snippet` at their hands.
 //!
 //! What always holds: a search finds the same whether index and sieve are there, lag behind, or are damaged; only
@@ -17,6 +17,7 @@ mod segments;
 mod sieve;
 mod needs;
 mod follow;
+mod audit;
 mod tail;
 mod reach;
 mod look;
@@ -32,7 +33,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lcm_core::Arrival;
 
@@ -42,13 +43,13 @@ pub use query::{
 };
 
 use crate::Store;
-use crate::error::StoreError;
+use crate::error::{StoreError, contained};
 use crate::scope::Scope;
 use crate::snapshot::Snapshot;
 use look::{Bounds, End, Look, Piece};
 use query::Position;
 use reach::{Reach, is_summary, with_reader};
-use segments::Opened;
+use segments::{Opened, Stamp};
 use sieve::Sieve;
 
 /// The file of the sieve, in the index directory.
@@ -58,6 +59,8 @@ const BEHIND_MAX: u64 = 512;
 /// Arrivals taken from the index at once, at first; doubled as long as hits are missing.
 const CANDIDATES_MIN: usize = 32;
 const CANDIDATES_MAX: usize = 1 << 12;
+/// How long an index that could not be used is not looked at again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Ranked places that one can page to.
 const RANKED_MAX: usize = 1 << 20;
 
@@ -112,6 +115,8 @@ pub(crate) struct SearchIndex {
     directory: PathBuf,
     /// The index as it was when it was last looked at.
     opened: RwLock<Option<Arc<Opened>>>,
+    /// The index that could not be used, and when that was found: to find it again costs as much as to read it.
+    refused: RwLock<Option<(Stamp, Instant)>>,
     tail: tail::Tail,
     /// Whether a thread of this process catches up.
     following: AtomicBool,
@@ -124,6 +129,7 @@ impl SearchIndex {
         Self {
             directory: directory.to_owned(),
             opened: RwLock::new(None),
+            refused: RwLock::new(None),
             tail: tail::Tail::default(),
             following: AtomicBool::new(false),
             followed_to: AtomicU64::new(0),
@@ -136,10 +142,16 @@ impl SearchIndex {
         if known.as_ref().is_some_and(|known| known.is_current()) {
             return Ok(known);
         }
-        let opened = Opened::open(&self.directory, known.as_deref());
-        let opened = opened.map(|opened| opened.map(Arc::new));
-        let kept = opened.as_ref().map_or(None, Clone::clone);
-        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = kept;
+        let contents = segments::contents(&self.directory);
+        let refused = *self.refused.read().unwrap_or_else(PoisonError::into_inner);
+        if refused.is_some_and(|(stamp, at)| Some(stamp) == contents && at.elapsed() < ASK_AGAIN) {
+            return Err(segments::unusable("it could not be used a moment ago"));
+        }
+        let opened = Opened::open(&self.directory, known.as_deref()).map(|opened| opened.map(Arc::new));
+        let refused = contents.filter(|_| opened.is_err()).map(|stamp| (stamp, Instant::now()));
+        *self.refused.write().unwrap_or_else(PoisonError::into_inner) = refused;
+        let usable = opened.as_ref().map_or(None, Clone::clone);
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = usable;
         opened
     }
 
@@ -166,7 +178,7 @@ impl SearchIndex {
 
     /// Compares index and sieve with truth; what is wrong, one sentence each. None at all is nothing wrong.
     pub(crate) fn verify(&self, snapshot: &Snapshot) -> Result<Vec<String>, StoreError> {
-        follow::verify(&self.directory, snapshot)
+        contained(|| audit::verify(&self.directory, snapshot))
     }
 
     fn bytes(&self) -> u64 {
@@ -198,6 +210,10 @@ impl Store {
     /// [`StoreError::Pattern`] for a pattern that is no regular expression, or a cursor of another kind of search;
     /// otherwise when the database fails.
     pub fn grep(&self, scope: &Scope, grep: &Grep) -> Result<GrepHits, StoreError> {
+        contained(|| self.search_exact(scope, grep))
+    }
+
+    fn search_exact(&self, scope: &Scope, grep: &Grep) -> Result<GrepHits, StoreError> {
         let compiled = grep::compile(grep)?;
         let snapshot = self.snapshot()?;
         let index = &self.inner.index;
@@ -251,14 +267,14 @@ impl Store {
 
     /// Searches with the index, and without it when it fails on the way: it is a copy, truth is not.
     fn indexed<T>(&self, search: impl Fn(Option<Arc<Opened>>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let Some(opened) = self.inner.index.usable() else { return search(None) };
+        let Some(opened) = self.inner.index.usable() else { return contained(|| search(None)) };
         match catch_unwind(AssertUnwindSafe(|| search(Some(opened)))) {
             Ok(Err(StoreError::Index(error))) => tracing::warn!(%error, "the search index failed"),
             Err(_) => tracing::warn!("the search index is damaged where it was not expected"),
             Ok(done) => return done,
         }
         self.inner.index.tail.clear();
-        search(None)
+        contained(|| search(None))
     }
 
     /// Brings the index up to the newest place, unless another process or thread is at it.
@@ -267,7 +283,7 @@ impl Store {
     /// When the database or the disk fails; truth is untouched.
     pub fn catch_up(&self, pace: Pace, progress: &dyn Fn(Progress)) -> Result<IndexStatus, StoreError> {
         if let Some(lock) = self.inner.index.try_lock()? {
-            follow::catch_up(self, &lock, pace, progress)?;
+            contained(|| follow::catch_up(self, &lock, pace, progress))?;
         }
         self.index_status()
     }
@@ -321,7 +337,7 @@ impl Store {
         let index = &self.inner.index;
         let lock = index.try_lock()?.ok_or(StoreError::Busy { what: "the search index", waited: Duration::ZERO })?;
         follow::wipe(&index.directory, &lock)?;
-        follow::catch_up(self, &lock, Pace::Bulk, progress)?;
+        contained(|| follow::catch_up(self, &lock, Pace::Bulk, progress))?;
         drop(lock);
         self.index_status()
     }
@@ -448,25 +464,26 @@ impl Search<'_> {
         high: u64,
     ) -> Result<(), StoreError> {
         let needs = query.needs_beyond_tokens();
-        let mut sift = match &needs {
-            needs::Needs::Nothing => None,
-            _ => self.store.inner.index.sieve(self.reach.snapshot)?.map(|sieve| (sieve, needs)),
-        };
+        let mut sieve = None;
         let mut newest = words::Newest::new(query, self.reach, opened, high.min(self.above) + 1)?;
         let mut count = CANDIDATES_MIN;
         while !look.has_ended() {
             let mut arrivals = newest.take(count)?;
             let was_last = arrivals.len() < count;
             arrivals.retain(|arrival| *arrival >= low);
-            if let Some((sieve, needs)) = &mut sift
-                && grep::sieve_out(sieve, needs, &mut arrivals).is_err()
+            if let Some(known) = &sieve
+                && grep::sieve_out(known, &needs, &mut arrivals).is_err()
             {
                 // A damaged sieve sieves nothing.
-                sift = None;
+                sieve = None;
             }
             push_falling(look, arrivals.into_iter())?;
             if was_last {
                 break;
+            }
+            // To look at the first few costs less than to read the sieve; when they were not enough, many will not be.
+            if count == CANDIDATES_MIN && needs != needs::Needs::Nothing {
+                sieve = self.store.inner.index.sieve(self.reach.snapshot)?;
             }
             count = (count * 2).min(CANDIDATES_MAX);
         }

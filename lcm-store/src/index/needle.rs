@@ -4,7 +4,9 @@
 //! whatever the case, and only where it begins and ends at the border of a word's part, exactly as the tokenizer
 //! draws it.
 
+use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use memchr::memmem;
 use unicode_normalization::char::is_combining_mark;
@@ -61,14 +63,8 @@ impl FoldRoom {
             folded.make_ascii_lowercase();
             return Folded { text, folded, apart: None };
         }
-        let mut aligned = is_nfc_quick(text.chars()) == IsNormalized::Yes;
-        if aligned {
-            for c in text.chars() {
-                let before = folded.len();
-                fold(c, folded);
-                aligned &= folded.len() - before == c.len_utf8();
-            }
-        }
+        let is_normal = is_nfc_quick(text.chars()) == IsNormalized::Yes;
+        let aligned = is_normal && fold_aligned(text, folded);
         if aligned {
             return Folded { text, folded, apart: None };
         }
@@ -83,6 +79,28 @@ impl FoldRoom {
         }
         Folded { text, folded, apart: Some(upper) }
     }
+}
+
+/// Folds a text, as long as every character keeps its length.
+fn fold_aligned(text: &str, folded: &mut String) -> bool {
+    let mut rest = text;
+    while !rest.is_empty() {
+        // Most of most texts is ASCII, whatever else is in them.
+        let plain = rest.bytes().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
+        let start = folded.len();
+        folded.push_str(&rest[..plain]);
+        folded[start..].make_ascii_lowercase();
+        rest = &rest[plain..];
+        while let Some(c) = rest.chars().next().filter(|c| !c.is_ascii()) {
+            let before = folded.len();
+            fold(c, folded);
+            if folded.len() - before != c.len_utf8() {
+                return false;
+            }
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    true
 }
 
 impl Folded<'_> {
@@ -180,7 +198,7 @@ impl Needle {
         for run in &self.runs {
             let mut piece = String::new();
             for c in run.chars() {
-                if c.is_ascii() || ('\u{3400}'..='\u{9fff}').contains(&c) {
+                if c.is_ascii() || (('\u{3400}'..='\u{9fff}').contains(&c) && !COMPATIBLE.contains(&c)) {
                     piece.push(c);
                     continue;
                 }
@@ -210,6 +228,12 @@ fn follow(text: &str, at: usize, runs: &[String]) -> Option<usize> {
     }
     Some(end)
 }
+
+/// Han characters that another one becomes in NFC: a text may hold either.
+static COMPATIBLE: LazyLock<HashSet<char>> = LazyLock::new(|| {
+    let others = ('\u{f900}'..='\u{faff}').chain('\u{2f800}'..='\u{2fa1f}');
+    others.filter_map(|c| std::iter::once(c).nfc().next().filter(|same| *same != c)).collect()
+});
 
 fn word_end(text: &str, at: usize) -> usize {
     let rest = &text[at..];

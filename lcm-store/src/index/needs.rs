@@ -9,7 +9,7 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-use super::sieve::{self, Bits};
+use super::sieve::{self, Bits, Masks};
 
 /// A condition on the triples of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ const STRINGS_MAX: usize = 24;
 const STRING_BYTES_MAX: usize = 48;
 /// What is kept of a beginning or an end: one byte less than a triple joins with what stands beside it.
 const EDGE: usize = 2;
-/// Characters of a class that are followed one by one.
-const CLASS_MAX: usize = 8;
+/// Characters of a class that are followed one by one: the digits of any base.
+const CLASS_MAX: usize = 16;
 /// Copies of a counted repetition that are followed.
 const COPIES_MAX: u32 = 8;
 
@@ -53,6 +53,26 @@ impl Needs {
             Self::Triple(hash) => bits.may_hold(*hash),
             Self::All(all) => all.iter().all(|needs| needs.may_hold(bits)),
             Self::Any(any) => any.iter().any(|needs| needs.may_hold(bits)),
+        }
+    }
+
+    /// The groups of a block that may fulfil the condition, one bit each.
+    pub(crate) fn groups(&self, masks: &Masks<'_>) -> u8 {
+        match self {
+            Self::Nothing => u8::MAX,
+            Self::Triple(hash) => masks.groups(*hash),
+            // A match lies in one text, so all of it lies in one group.
+            Self::All(all) => {
+                let mut groups = u8::MAX;
+                for needs in all {
+                    groups &= needs.groups(masks);
+                    if groups == 0 {
+                        break;
+                    }
+                }
+                groups
+            }
+            Self::Any(any) => any.iter().fold(0, |groups, needs| groups | needs.groups(masks)),
         }
     }
 

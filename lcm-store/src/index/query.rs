@@ -9,7 +9,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lcm_core::{Arrival, NodeId, Role, SessionId};
+use regex::Regex;
 
+use super::grep;
+use crate::error::StoreError;
 use crate::snapshot::Placed;
 
 /// What to look for in exact search.
@@ -95,6 +98,16 @@ impl Grep {
             time_max: None,
             bytes_max: None,
         }
+    }
+}
+
+impl Grep {
+    /// The regular expression the search runs, for whoever looks at the text of a hit again.
+    ///
+    /// # Errors
+    /// [`StoreError::Pattern`] for a pattern that is none, or one too large to run.
+    pub fn regex(&self) -> Result<Regex, StoreError> {
+        Ok(grep::compile(self)?.regex)
     }
 }
 

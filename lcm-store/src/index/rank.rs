@@ -14,12 +14,11 @@
 //! So blocks are left out. Statistics are those of the scope, index and tail together: a score neither jumps when
 //! places are indexed, nor tells anything of what the reader may not see.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use lcm_core::{Arrival, TimelineId};
+use lcm_core::{Arrival, OrderKey, TimelineId};
 use rayon::prelude::*;
 use tantivy::postings::Postings;
 use tantivy::schema::IndexRecordOption;
@@ -30,7 +29,7 @@ use super::look::NumberHasher;
 use super::needle::{End, Needle};
 use super::reach::{Reach, Reader, is_summary};
 use super::segments::{Columns, Opened, Segment};
-use super::tail::Kept;
+use super::tail::{Fresh, Kept};
 use super::tokenize::{Splitter, length, token_hash};
 use super::words::{Admission, bounded, spanned};
 use crate::error::StoreError;
@@ -50,6 +49,8 @@ const GROUPS_MAX: usize = 128;
 /// change nothing.
 const FAINT: f32 = 0.02;
 const MANY: usize = 4096;
+/// Below one in so many places with words, sums are kept for those alone.
+const SPARSE: usize = 16;
 
 /// A question, taken apart.
 pub(crate) struct Question {
@@ -100,10 +101,9 @@ impl Question {
 }
 
 /// What is known of one place that has words of the question.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 struct Scored {
-    arrival: u64,
-    timeline: u64,
+    facts: Facts,
     score: f32,
 }
 
@@ -133,8 +133,17 @@ struct Source {
 /// What a source tells of its places.
 enum Places {
     Segment(Arc<Segment>),
-    /// Arrival, timeline and length of each.
-    Tail(Vec<(u64, u64, u64)>),
+    /// Of each.
+    Tail(Vec<Facts>),
+}
+
+/// What ranking needs to know of a place.
+#[derive(Clone, Copy, Debug, Default)]
+struct Facts {
+    arrival: u64,
+    timeline: u64,
+    anchor: u64,
+    length: u64,
 }
 
 /// Sums over the scope.
@@ -267,7 +276,8 @@ fn in_kept(
             sums.lengths += place.length;
         }
         reached.push(is_reached);
-        places.push((place.arrival, place.timeline, place.length));
+        let &Fresh { arrival, timeline, anchor, length, .. } = place;
+        places.push(Facts { arrival, timeline, anchor, length });
     }
     let mut counts = Vec::with_capacity(question.groups.len());
     for group in &question.groups {
@@ -291,8 +301,8 @@ fn in_kept(
     Ok(Source { counts, places: Places::Tail(places) })
 }
 
-/// A place read from truth: arrival, timeline, length, and how often each group of words stands in it.
-type Counted = (u64, u64, u64, Vec<u32>);
+/// A place read from truth, and how often each group of words stands in it.
+type Counted = (Facts, Vec<u32>);
 
 /// The same, read from truth by a process that keeps nothing.
 fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums) -> Result<Source, StoreError> {
@@ -322,7 +332,7 @@ fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums)
                 (length(said.text), times)
             })?;
             if let Some((length, times)) = counted {
-                found.push((arrival.0, row.timeline, length, times));
+                found.push((Facts { arrival: arrival.0, timeline: row.timeline, anchor, length }, times));
             }
         }
         Ok(found)
@@ -333,11 +343,11 @@ fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums)
     };
     let mut places = Vec::new();
     let mut counts: Vec<Vec<Count>> = question.groups.iter().map(|_| Vec::new()).collect();
-    for (arrival, timeline, length, times) in strides?.into_iter().flatten() {
+    for (facts, times) in strides?.into_iter().flatten() {
         let number = u32::try_from(places.len()).unwrap_or(u32::MAX);
-        places.push((arrival, timeline, length));
+        places.push(facts);
         sums.places += 1;
-        sums.lengths += length;
+        sums.lengths += facts.length;
         for (counts, times) in counts.iter_mut().zip(times) {
             if times > 0 {
                 counts.push(Count { number, times });
@@ -364,19 +374,40 @@ fn score(question: &Question, sources: &[Source], sums: &Sums, max: usize) -> Re
     let mut found = Vec::with_capacity(sources.len());
     for source in sources {
         let lengths = source.places.lengths()?;
-        let mut scores = vec![0.0_f32; lengths.len()];
-        for (counts, weight) in source.counts.iter().zip(&weights) {
-            for count in counts {
-                let times = float(u64::from(count.times));
-                let length = float(lengths.get(count.number));
-                let part = times * (K1 + 1.0) / (times + K1 * (1.0 - B + B * length / average));
-                if let Some(score) = usize::try_from(count.number).ok().and_then(|at| scores.get_mut(at)) {
-                    *score += weight * part;
+        let part = |count: &Count, weight: &f32| {
+            let times = float(u64::from(count.times));
+            let length = float(lengths.get(count.number));
+            weight * times * (K1 + 1.0) / (times + K1 * (1.0 - B + B * length / average))
+        };
+        let groups = || source.counts.iter().zip(&weights);
+        let counted: usize = source.counts.iter().map(Vec::len).sum();
+        let mut scores: Vec<(u32, f32)>;
+        if counted < lengths.len() / SPARSE {
+            scores = Vec::with_capacity(counted);
+            for (counts, weight) in groups() {
+                scores.extend(counts.iter().map(|count| (count.number, part(count, weight))));
+            }
+            // Stable, so that the parts of a place are summed in the order of the groups: here, and below.
+            scores.sort_by_key(|(number, _)| *number);
+            scores.dedup_by(|next, sum| {
+                let same = next.0 == sum.0;
+                if same {
+                    sum.1 += next.1;
+                }
+                same
+            });
+        } else {
+            let mut dense = vec![0.0_f32; lengths.len()];
+            for (counts, weight) in groups() {
+                for count in counts {
+                    if let Some(score) = usize::try_from(count.number).ok().and_then(|at| dense.get_mut(at)) {
+                        *score += part(count, weight);
+                    }
                 }
             }
+            scores = (0..).zip(dense).filter(|(_, score)| *score > 0.0).collect();
         }
-        let positive: Vec<(u32, f32)> = (0..).zip(scores).filter(|(_, score)| *score > 0.0).collect();
-        found.push(positive);
+        found.push(scores);
     }
     let many = found.iter().map(Vec::len).sum::<usize>() > MANY.max(max.saturating_mul(8));
     let best = found.iter().flatten().map(|(_, score)| *score).fold(0.0, f32::max);
@@ -384,8 +415,7 @@ fn score(question: &Question, sources: &[Source], sums: &Sums, max: usize) -> Re
     let mut all = Vec::new();
     for (source, found) in sources.iter().zip(found) {
         for (number, score) in found.into_iter().filter(|(_, score)| *score >= least) {
-            let (arrival, timeline) = source.places.whereabouts(number)?;
-            all.push(Scored { arrival, timeline, score });
+            all.push(Scored { facts: source.places.facts(number)?, score });
         }
     }
     Ok(all)
@@ -394,7 +424,7 @@ fn score(question: &Question, sources: &[Source], sums: &Sums, max: usize) -> Re
 /// The lengths of a source's places, by number.
 enum Lengths<'a> {
     Segment(&'a Columns, u32),
-    Tail(&'a [(u64, u64, u64)]),
+    Tail(&'a [Facts]),
 }
 
 impl Lengths<'_> {
@@ -408,7 +438,9 @@ impl Lengths<'_> {
     fn get(&self, number: u32) -> u64 {
         match self {
             Self::Segment(columns, _) => columns.length.get_val(number),
-            Self::Tail(places) => usize::try_from(number).ok().and_then(|at| places.get(at)).map_or(0, |place| place.2),
+            Self::Tail(places) => {
+                usize::try_from(number).ok().and_then(|at| places.get(at)).map_or(0, |place| place.length)
+            }
         }
     }
 }
@@ -421,15 +453,19 @@ impl Places {
         })
     }
 
-    /// Arrival and timeline of a place.
-    fn whereabouts(&self, number: u32) -> Result<(u64, u64), StoreError> {
+    fn facts(&self, number: u32) -> Result<Facts, StoreError> {
         Ok(match self {
             Self::Segment(segment) => {
                 let columns = segment.columns()?;
-                (columns.arrival.get_val(number), columns.timeline.get_val(number))
+                Facts {
+                    arrival: columns.arrival.get_val(number),
+                    timeline: columns.timeline.get_val(number),
+                    anchor: columns.anchor.get_val(number),
+                    length: columns.length.get_val(number),
+                }
             }
             Self::Tail(places) => {
-                usize::try_from(number).ok().and_then(|at| places.get(at)).map_or((0, 0), |place| (place.0, place.1))
+                usize::try_from(number).ok().and_then(|at| places.get(at)).copied().unwrap_or_default()
             }
         })
     }
@@ -437,12 +473,12 @@ impl Places {
 
 /// Adds to each of the best places a part of what its neighbours score, and the neighbours themselves.
 fn with_neighbours(mut scored: Vec<Scored>, reach: &Reach<'_>, max: usize) -> Result<Vec<Ranked>, StoreError> {
-    let best_first = |a: &Scored, b: &Scored| b.score.total_cmp(&a.score).then(b.arrival.cmp(&a.arrival));
+    let best_first = |a: &Scored, b: &Scored| b.score.total_cmp(&a.score).then(b.facts.arrival.cmp(&a.facts.arrival));
     let by_arrival: HashMap<u64, f32, BuildHasherDefault<NumberHasher>> =
-        scored.iter().map(|place| (place.arrival, place.score)).collect();
+        scored.iter().map(|place| (place.facts.arrival, place.score)).collect();
     // A place owes at most 0.7 of a neighbour's score to its neighbours, so whoever comes in front stands in or
     // beside the best few.
-    let few = max.saturating_mul(4).saturating_add(64);
+    let few = max.saturating_mul(2).saturating_add(32);
     if scored.len() > few {
         scored.select_nth_unstable_by(few - 1, best_first);
         scored.truncate(few);
@@ -452,7 +488,7 @@ fn with_neighbours(mut scored: Vec<Scored>, reach: &Reach<'_>, max: usize) -> Re
     let mut ranked: HashMap<u64, Ranked, BuildHasherDefault<NumberHasher>> = HashMap::default();
     for place in &scored {
         // The place itself in the middle, two on each side.
-        let around = around(reach, place.arrival, place.timeline)?;
+        let around = around(reach, &place.facts)?;
         for (at, arrival) in around.iter().enumerate().skip(1).take(3) {
             let Some(arrival) = *arrival else { continue };
             let beside = |at: usize| around[at].map_or(0.0, own);
@@ -461,23 +497,29 @@ fn with_neighbours(mut scored: Vec<Scored>, reach: &Reach<'_>, max: usize) -> Re
         }
     }
     let mut ranked: Vec<Ranked> = ranked.into_values().collect();
-    ranked
-        .sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then_with(|| Reverse(a.arrival).cmp(&Reverse(b.arrival))));
+    ranked.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.arrival.cmp(&a.arrival)));
     Ok(ranked)
 }
 
 /// A place with the two before and the two behind it in its timeline.
-fn around(reach: &Reach<'_>, arrival: u64, timeline: u64) -> Result<[Option<u64>; 5], StoreError> {
-    let mut around = [None, None, Some(arrival), None, None];
-    let Some(row) = reach.snapshot.place_row(Arrival(arrival))? else { return Ok([None; 5]) };
-    if is_summary(&row) || row.timeline != timeline {
-        // A summary stands for a run of places and beside none.
-        return Ok(around);
-    }
-    let order = row.order_key(Arrival(arrival))?;
-    let timeline = TimelineId(timeline);
+fn around(reach: &Reach<'_>, place: &Facts) -> Result<[Option<u64>; 5], StoreError> {
+    let arrival = Arrival(place.arrival);
+    let mut around = [None, None, Some(place.arrival), None, None];
+    let order = if place.anchor == place.arrival {
+        // Appended, as nearly all are: its order key is its number.
+        OrderKey::appended(arrival)
+    } else {
+        let Some(row) = reach.snapshot.place_row(arrival)? else { return Ok([None; 5]) };
+        if is_summary(&row) {
+            // A summary stands for a run of places and beside none.
+            return Ok(around);
+        }
+        row.order_key(arrival)?
+    };
+    let timeline = TimelineId(place.timeline);
     let key = tables::timeline_key(timeline, order.as_bytes());
-    let (low, high) = (tables::timeline_key(timeline, &[]), tables::timeline_key(TimelineId(timeline.0 + 1), &[]));
+    let (low, high) =
+        (tables::timeline_key(timeline, &[]), tables::timeline_key(TimelineId(timeline.0.saturating_add(1)), &[]));
     let table = &reach.snapshot.tables.timeline;
     for (slot, entry) in [1, 0].into_iter().zip(table.range(low.as_slice()..key.as_slice())?.rev()) {
         around[slot] = Some(entry?.1.value());

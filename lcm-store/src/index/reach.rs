@@ -14,7 +14,7 @@ use super::query::{Filter, Kinds};
 use crate::error::StoreError;
 use crate::record::{PlaceKind, PlaceRow};
 use crate::scope::{Resolved, Scope, Span};
-use crate::snapshot::{Buffer, RecordNumber, Snapshot};
+use crate::snapshot::{Buffer, Near, RecordNumber, Snapshot};
 
 /// What a search reaches: a scope, a filter, and the snapshot they are asked of.
 pub(crate) struct Reach<'a> {
@@ -217,6 +217,13 @@ impl<'a> Said<'a> {
     }
 }
 
+/// What came of looking through a text.
+pub(crate) enum Looked<R> {
+    Found(R),
+    Miss,
+    Damaged,
+}
+
 /// Room is given back after a text of this size.
 const LARGE: usize = 4 << 20;
 
@@ -227,46 +234,66 @@ impl Reader {
         }
     }
 
-    /// Hands what stands at a place to `look`; `None` when its bytes are damaged: one bad record must not end
-    /// a search over all others. `check` names it.
+    /// Hands what stands at a place to `look`; `None` when its bytes are damaged.
     pub(crate) fn read<R>(
         &mut self,
         snapshot: &Snapshot,
         row: &PlaceRow,
         look: impl FnOnce(Said<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
-        let mut size = 0;
-        let done = self.try_read(snapshot, row, |said: Said<'_>| {
-            size = said.text.len();
-            look(said)
-        });
-        self.largest = self.largest.max(size);
-        match done {
-            Ok(value) => Ok(Some(value)),
-            Err(StoreError::Damaged { .. } | StoreError::DamagedBody(_) | StoreError::DamagedRow { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let read = snapshot.read(RecordNumber(row.record), &mut self.buffer).and_then(|()| self.with_said(row, look));
+        unless_damaged(read)
     }
 
-    fn try_read<R>(
+    /// Looks through what stands at a place: as [`Reader::read`], but only what `look` finds something in is hashed
+    /// again. `near` holds the rows read in one go with it.
+    pub(crate) fn look<R>(
         &mut self,
         snapshot: &Snapshot,
+        near: &Near,
         row: &PlaceRow,
-        look: impl FnOnce(Said<'_>) -> R,
-    ) -> Result<R, StoreError> {
-        snapshot.read(RecordNumber(row.record), &mut self.buffer)?;
+        look: impl FnOnce(Said<'_>) -> Option<R>,
+    ) -> Result<Looked<R>, StoreError> {
+        let looked = snapshot
+            .read_unchecked(RecordNumber(row.record), near, &mut self.buffer)
+            .and_then(|()| self.with_said(row, look))
+            .and_then(|found| match found {
+                None => Ok(Looked::Miss),
+                Some(found) => snapshot.check_read(&self.buffer).map(|()| Looked::Found(found)),
+            });
+        Ok(unless_damaged(looked)?.unwrap_or(Looked::Damaged))
+    }
+
+    /// Hands what was read last to `look`.
+    fn with_said<R>(&mut self, row: &PlaceRow, look: impl FnOnce(Said<'_>) -> R) -> Result<R, StoreError> {
         let damaged = |error: CanonError| StoreError::row("records", row.record, error);
-        let (buffer, scratch) = (&self.buffer, &mut self.scratch);
+        let Self { largest, buffer, scratch } = self;
         let id = buffer.id();
         if is_summary(row) {
             let summary = canon::decode_summary(buffer.canon()).map_err(damaged)?;
             return Ok(look(Said::new(id, Role::Other, summary.text())));
         }
-        let role = || Known::Canon(buffer.canon());
-        buffer
-            .with_message(|message| {
-                text::with_search_text(&message, scratch, |text| look(Said { id, text, role: role() }))
+        let role = Known::Canon(buffer.canon());
+        let said = buffer.with_message(|message| {
+            text::with_search_text(&message, scratch, |text| {
+                *largest = text.len().max(*largest);
+                look(Said { id, text, role })
             })
-            .map_err(damaged)
+        });
+        said.map_err(damaged)
+    }
+}
+
+/// `None` for what is damaged: one bad record must not end a search over all others. `check` names it.
+fn unless_damaged<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(
+            StoreError::Damaged { .. }
+            | StoreError::DamagedBody(_)
+            | StoreError::DamagedRow { .. }
+            | StoreError::DamagedFile(_),
+        ) => Ok(None),
+        Err(error) => Err(error),
     }
 }

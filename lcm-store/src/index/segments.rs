@@ -57,6 +57,11 @@ impl Stamp {
     }
 }
 
+/// How tantivy's table of contents looks now; `None` while there is none.
+pub(crate) fn contents(directory: &Path) -> Option<Stamp> {
+    Stamp::of(&directory.join(WORDS_DIR).join(META))
+}
+
 /// How far an index goes, as its last commit says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Watermark {
@@ -90,8 +95,10 @@ impl Watermark {
 pub(crate) struct Opened {
     pub(crate) watermark: Watermark,
     pub(crate) segments: Vec<Arc<Segment>>,
-    /// What was looked at, and how it was then.
+    /// What is read while searching, and how it was when it was opened.
     files: Vec<(PathBuf, Stamp)>,
+    /// Every file that was checked, by name.
+    checked: Vec<(PathBuf, Stamp)>,
 }
 
 /// One segment.
@@ -141,7 +148,7 @@ impl Opened {
     fn try_open(directory: &Path, words: &Path, before: Option<&Self>) -> tantivy::Result<Option<Self>> {
         let meta = words.join(META);
         let Some(stamp) = Stamp::of(&meta) else { return Ok(None) };
-        let mut files = vec![(meta, stamp)];
+        let (mut files, mut checked) = (vec![(meta, stamp)], Vec::new());
         let Some((index, fields)) = schema::open(words)? else { return Err(unusable("it has another schema")) };
         let metas = index.load_metas()?;
         let watermark = metas.payload.as_deref().and_then(Watermark::from_payload);
@@ -155,11 +162,14 @@ impl Opened {
                     return Err(TantivyError::OpenReadError(OpenReadError::FileDoesNotExist(path)));
                 };
                 let was_checked = sealed.contains(&(path.clone(), stamp))
-                    || before.is_some_and(|before| before.files.contains(&(words.join(&path), stamp)));
+                    || before.is_some_and(|before| before.checked.contains(&(path.clone(), stamp)));
                 if !was_checked && !is_whole(&index, &path)? {
                     return Err(unusable("a file of it does not match its checksum"));
                 }
-                files.push((words.join(path), stamp));
+                checked.push((path.clone(), stamp));
+                if is_read_later(&path) {
+                    files.push((words.join(path), stamp));
+                }
             }
             let segment = match known {
                 Some(known) => known.clone(),
@@ -167,7 +177,7 @@ impl Opened {
             };
             segments.push(segment);
         }
-        Ok(Some(Self { watermark, segments, files }))
+        Ok(Some(Self { watermark, segments, files, checked }))
     }
 
     /// Whether every file is as it was when this was opened.
@@ -200,12 +210,18 @@ fn files_of(meta: &SegmentMeta) -> impl Iterator<Item = PathBuf> {
         .into_iter()
 }
 
+/// Whether a file is read again after its segment was opened.
+fn is_read_later(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("term" | "idx" | "fast"))
+}
+
 /// Whether a file matches the checksum at its end.
 fn is_whole(index: &Index, path: &Path) -> tantivy::Result<bool> {
     Ok(index.directory().validate_checksum(path)?)
 }
 
-fn unusable(why: &str) -> TantivyError {
+pub(crate) fn unusable(why: &str) -> TantivyError {
     TantivyError::InternalError(why.to_owned())
 }
 

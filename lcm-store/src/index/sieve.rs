@@ -1,9 +1,10 @@
 //! The sieve: which blocks of places cannot hold a text. Exact search reads only what it lets through.
 //!
-//! Places are taken in blocks of consecutive arrivals. A block has a *filter*: one bit, chosen by a hash, for
-//! every three neighbouring bytes of every text in it, after a fold that maps upper case to lower. A pattern that
-//! needs three bytes whose bit is not set cannot match in the block. The filter may let through too much, never
-//! too little.
+//! Places are taken in blocks of consecutive arrivals, and those of a block in up to eight groups. A block has a
+//! *filter*: one bit, chosen by a hash, for every three neighbouring bytes of every text in it, after a fold that maps
+//! upper case to lower; and behind it, for every bit that is set, a *mask* of the groups that have it. A pattern that
+//! needs three bytes whose bit is not set cannot match in the block; one that needs several can match only in groups
+//! that have them all. Both may let through too much, never too little.
 //!
 //! One file, `index/sieve`, only appended to. How far it is valid stands in one of two slots at its beginning,
 //! written in turn after the blocks, so a reader never sees half a block, and a crash leaves the state before.
@@ -35,17 +36,21 @@ const FILE_HEADER64: u64 = 256;
 const SLOT_AT: [u64; 2] = [128, 192];
 const SLOT_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"lcmsieve";
-/// Another version is made anew. 1: first.
-const VERSION: u32 = 1;
+/// Another version is made anew. 1: without masks. 2: with them.
+const VERSION: u32 = 2;
 /// A block's fixed part.
 const BLOCK_HEADER: usize = 56;
 const BLOCK_MAGIC: u32 = 0x6b6c_6276;
-/// What one read takes in: some hundred blocks.
-const WINDOW: u64 = 1 << 20;
+/// What one read takes in: a dozen blocks. New memory costs a short-lived process more than further reads.
+const WINDOW: u64 = 256 << 10;
 /// Closed blocks are written out at this size.
 const PENDING: usize = 1 << 20;
 /// No block is larger; a larger length is damage.
-const BLOCK_BYTES_MAX: usize = BLOCK_HEADER + 20 * BLOCK_PLACES + FILTER_BITS / 8 + 8 + 4;
+const BLOCK_BYTES_MAX: usize = BLOCK_HEADER + 20 * BLOCK_PLACES + FILTER_BITS / 8 + FILTER_BITS + 3 * 8 + 4;
+/// Groups of a block: as many as a mask has bits.
+const GROUPS: usize = 8;
+/// Bytes of a filter whose set bits are counted at once.
+const RANKED_BYTES: usize = 64;
 
 /// A hash that tells whether bytes are what was written. Not against an attacker: who can write here can write
 /// truth.
@@ -105,31 +110,42 @@ pub(crate) fn triple_hash(triple: u32) -> u16 {
 pub(crate) struct Entry {
     pub(crate) arrival: u64,
     pub(crate) timeline: u64,
+    /// Which group of the block it belongs to.
+    pub(crate) group: u8,
 }
 
 /// A block being filled.
 pub(crate) struct Builder {
-    filter: Box<[u8; FILTER_BITS / 8]>,
+    /// For every bit of the filter, the groups that have it.
+    masks: Box<[u8; FILTER_BITS]>,
     entries: Vec<Entry>,
     bytes: usize,
+    /// The group being filled, and what it has: places, and bytes of text.
+    group: u8,
+    group_has: (usize, usize),
 }
 
 impl Builder {
     pub(crate) fn new() -> Self {
-        Self { filter: Box::new([0; FILTER_BITS / 8]), entries: Vec::new(), bytes: 0 }
+        Self { masks: Box::new([0; FILTER_BITS]), entries: Vec::new(), bytes: 0, group: 0, group_has: (0, 0) }
     }
 
     /// Adds a place; arrivals must rise.
     pub(crate) fn add(&mut self, arrival: u64, timeline: u64, text: &str) {
-        self.entries.push(Entry { arrival, timeline });
+        let is_full = self.group_has.0 >= BLOCK_PLACES / GROUPS || self.group_has.1 >= BLOCK_BYTES / GROUPS;
+        if is_full && usize::from(self.group) < GROUPS - 1 {
+            self.group += 1;
+            self.group_has = (0, 0);
+        }
+        self.group_has = (self.group_has.0 + 1, self.group_has.1 + text.len());
+        self.entries.push(Entry { arrival, timeline, group: self.group });
         self.bytes += text.len();
-        let filter = &mut self.filter;
+        let (masks, mask) = (&mut self.masks, 1 << self.group);
         let (mut triple, mut seen) = (0_u32, 0_u8);
         fold(text.as_bytes(), |byte| {
             triple = ((triple << 8) | u32::from(byte)) & 0x00ff_ffff;
             if seen >= 2 {
-                let bit = triple_hash(triple);
-                filter[usize::from(bit >> 3)] |= 1 << (bit & 7);
+                masks[usize::from(triple_hash(triple))] |= mask;
             } else {
                 seen += 1;
             }
@@ -154,55 +170,61 @@ impl Builder {
             push_varint64(&mut table, timeline - previous);
             previous = timeline;
         }
-        let mut next = first.arrival;
+        let (mut next, mut group) = (first.arrival, 0);
         for entry in &self.entries {
             push_varint64(&mut table, entry.arrival - next);
-            push_varint(&mut table, timelines.partition_point(|timeline| *timeline < entry.timeline));
-            next = entry.arrival + 1;
+            let timeline = timelines.partition_point(|timeline| *timeline < entry.timeline);
+            push_varint(&mut table, 2 * timeline + usize::from(entry.group != group));
+            (next, group) = (entry.arrival + 1, entry.group);
         }
-        let filter = folded(&self.filter[..]);
-        let total = BLOCK_HEADER + table.len() + 8 + filter.len() + 8 + 4;
+        let (filter, masks) = folded(&self.masks[..]);
+        let total = BLOCK_HEADER + table.len() + filter.len() + masks.len() + 3 * 8 + 4;
         out.extend_from_slice(&BLOCK_MAGIC.to_le_bytes());
-        for size in [total, table.len(), filter.len(), self.entries.len()] {
+        for size in [total, table.len(), filter.len(), self.entries.len(), masks.len()] {
             out.extend_from_slice(&u32::try_from(size).unwrap_or(u32::MAX).to_le_bytes());
         }
-        out.extend_from_slice(&[0; 4]);
         for number in [first.arrival, last.arrival, u64::try_from(self.bytes).unwrap_or(u64::MAX), 0] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&table);
         let sum = checksum(&out[start..]);
         out.extend_from_slice(&sum.to_le_bytes());
-        out.extend_from_slice(&filter);
-        out.extend_from_slice(&checksum(&filter).to_le_bytes());
+        for part in [&filter, &masks] {
+            out.extend_from_slice(part);
+            out.extend_from_slice(&checksum(part).to_le_bytes());
+        }
         out.extend_from_slice(&u32::try_from(total).unwrap_or(u32::MAX).to_le_bytes());
-        self.filter.fill(0);
+        self.masks.fill(0);
         self.entries.clear();
-        self.bytes = 0;
+        (self.bytes, self.group, self.group_has) = (0, 0, (0, 0));
     }
 }
 
-/// Lays the upper half of a filter over the lower while it stays sparse.
-fn folded(filter: &[u8]) -> Vec<u8> {
-    let mut filter = filter.to_vec();
-    while filter.len() > FILTER_BYTES_MIN {
-        let set: usize = filter.iter().map(|byte| usize::try_from(byte.count_ones()).unwrap_or(8)).sum();
-        if set * SPARSE >= filter.len() * 8 {
+/// Lays the upper half of the masks over the lower while they stay sparse; gives the filter, and the masks of its bits.
+fn folded(masks: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut masks = masks.to_vec();
+    while masks.len() > 8 * FILTER_BYTES_MIN {
+        let set = masks.iter().filter(|mask| **mask != 0).count();
+        if set * SPARSE >= masks.len() {
             break;
         }
-        let upper = filter.split_off(filter.len() / 2);
-        for (low, high) in filter.iter_mut().zip(upper) {
+        let upper = masks.split_off(masks.len() / 2);
+        for (low, high) in masks.iter_mut().zip(upper) {
             *low |= high;
         }
     }
-    filter
+    let bits = |eight: &[u8]| (0..8).filter(|bit| eight[*bit] != 0).fold(0, |byte, bit| byte | 1 << bit);
+    let filter = masks.chunks_exact(8).map(bits).collect();
+    masks.retain(|mask| *mask != 0);
+    (filter, masks)
 }
 
-/// A block in the file. Its header and table were checked; the filter is when it is asked for.
+/// A block in the file. Its header and table were checked; filter and masks are when they are asked for.
 pub(crate) struct Block<'w> {
     bytes: &'w [u8],
     table_len: usize,
     filter_len: usize,
+    masks_len: usize,
     places: usize,
 }
 
@@ -219,30 +241,57 @@ pub(crate) struct Table {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bits<'w>(&'w [u8]);
 
-impl<'w> Bits<'w> {
-    /// The bits of a filter that was checked before.
-    pub(crate) fn new(filter: &'w [u8]) -> Self {
-        Self(filter)
-    }
-
-    /// The filter.
-    pub(crate) fn to_vec(self) -> Vec<u8> {
-        self.0.to_vec()
-    }
-
+impl Bits<'_> {
     /// Whether the block may hold a triple, given by its hash.
     pub(crate) fn may_hold(self, hash: u16) -> bool {
-        // Sizes are powers of two, so the low bits of the hash are its place after folding.
-        let bit = usize::from(hash) & (self.0.len() * 8 - 1);
+        let bit = self.place(hash);
         self.0[bit / 8] & (1 << (bit % 8)) != 0
     }
+
+    /// Which bit a hash means.
+    fn place(self, hash: u16) -> usize {
+        // Sizes are powers of two, so the low bits of the hash are its place after folding.
+        usize::from(hash) & (self.0.len() * 8 - 1)
+    }
+}
+
+/// The filter of a block with its masks.
+#[derive(Debug)]
+pub(crate) struct Masks<'w> {
+    bits: Bits<'w>,
+    masks: &'w [u8],
+    /// How many bits are set before each run of [`RANKED_BYTES`].
+    ranks: Vec<u32>,
+}
+
+impl Masks<'_> {
+    /// The groups that may hold a triple, given by its hash: one bit each.
+    pub(crate) fn groups(&self, hash: u16) -> u8 {
+        if !self.bits.may_hold(hash) {
+            return 0;
+        }
+        let bit = self.bits.place(hash);
+        let (byte, run) = (bit / 8, bit / 8 / RANKED_BYTES);
+        let before = ones(&self.bits.0[run * RANKED_BYTES..byte]);
+        let here = (self.bits.0[byte] & ((1 << (bit % 8)) - 1)).count_ones();
+        let at = usize::try_from(self.ranks[run] + before + here).unwrap_or(usize::MAX);
+        // As many masks as set bits, or the block would have been refused.
+        self.masks.get(at).copied().unwrap_or(u8::MAX)
+    }
+}
+
+fn ones(bytes: &[u8]) -> u32 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let of_words: u32 = words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();
+    of_words + rest.iter().map(|byte| byte.count_ones()).sum::<u32>()
 }
 
 impl<'w> Block<'w> {
     fn parse(bytes: &'w [u8]) -> io::Result<Self> {
         let size = |at| number(bytes, at).and_then(|size| usize::try_from(size).map_err(|_| damaged()));
-        let (total, table_len, filter_len, places) = (size(4)?, size(8)?, size(12)?, size(16)?);
-        let whole = BLOCK_HEADER.checked_add(table_len).and_then(|sum| sum.checked_add(filter_len)?.checked_add(20));
+        let (total, table_len, filter_len, places, masks_len) = (size(4)?, size(8)?, size(12)?, size(16)?, size(20)?);
+        let parts = [table_len, filter_len, masks_len, 3 * 8 + 4];
+        let whole = parts.into_iter().try_fold(BLOCK_HEADER, usize::checked_add);
         let filter_fits = filter_len.is_power_of_two() && (FILTER_BYTES_MIN..=FILTER_BITS / 8).contains(&filter_len);
         let places_fit = (1..=BLOCK_PLACES).contains(&places);
         if number(bytes, 0)? != BLOCK_MAGIC
@@ -257,7 +306,7 @@ impl<'w> Block<'w> {
         if checksum(&bytes[..end]) != number64(bytes, end)? {
             return Err(damaged());
         }
-        Ok(Self { bytes, table_len, filter_len, places })
+        Ok(Self { bytes, table_len, filter_len, masks_len, places })
     }
 
     /// The filter, checked.
@@ -268,6 +317,23 @@ impl<'w> Block<'w> {
             return Err(damaged());
         }
         Ok(Bits(filter))
+    }
+
+    /// The filter with its masks, both checked.
+    pub(crate) fn masks(&self) -> io::Result<Masks<'w>> {
+        let bits = self.bits()?;
+        let start = BLOCK_HEADER + self.table_len + 8 + self.filter_len + 8;
+        let masks = &self.bytes[start..start + self.masks_len];
+        let mut ranks = Vec::with_capacity(bits.0.len() / RANKED_BYTES);
+        let mut set = 0;
+        for run in bits.0.chunks(RANKED_BYTES) {
+            ranks.push(set);
+            set += ones(run);
+        }
+        if usize::try_from(set) != Ok(masks.len()) || checksum(masks) != number64(self.bytes, start + self.masks_len)? {
+            return Err(damaged());
+        }
+        Ok(Masks { bits, masks, ranks })
     }
 
     /// The oldest place.
@@ -293,10 +359,16 @@ impl<'w> Block<'w> {
         }
         let mut entries = Vec::with_capacity(self.places);
         let mut arrival = number64(self.bytes, 24)?;
+        let mut group = 0;
         for _ in 0..self.places {
             arrival = arrival.checked_add(next()?).ok_or_else(damaged)?;
-            let timeline = usize::try_from(next()?).ok().and_then(|at| timelines.get(at)).ok_or_else(damaged)?;
-            entries.push(Entry { arrival, timeline: *timeline });
+            let whose = next()?;
+            group += u8::from(whose & 1 == 1);
+            let timeline = usize::try_from(whose >> 1).ok().and_then(|at| timelines.get(at)).ok_or_else(damaged)?;
+            if usize::from(group) >= GROUPS {
+                return Err(damaged());
+            }
+            entries.push(Entry { arrival, timeline: *timeline, group });
             arrival = arrival.checked_add(1).ok_or_else(damaged)?;
         }
         if entries.last().map(|entry| entry.arrival) != Some(self.last()?) {
@@ -505,6 +577,12 @@ impl SieveWriter {
             }
         }
         Ok(())
+    }
+
+    /// Begins the next group with the next place, if one is left.
+    #[cfg(test)]
+    pub(crate) fn next_group_for_test(&mut self) {
+        self.builder.group_has.0 = BLOCK_PLACES;
     }
 
     /// Closes the block at hand, full or not.

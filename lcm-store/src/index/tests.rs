@@ -519,7 +519,7 @@ fn a_thread_beside_catches_up_and_ends() {
     trial.store.catch_up_beside(Arrival(100));
     assert_eq!(trial.store.index_status().unwrap().state, IndexState::Absent);
     trial.store.catch_up_beside(newest);
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     while trial.store.inner.index.following.load(Ordering::Acquire) {
         assert!(begun.elapsed() < Duration::from_secs(60), "it does not end");
         std::thread::yield_now();
@@ -644,15 +644,20 @@ proptest! {
         let mut writer = sieve::SieveWriter::open(&path, None).unwrap();
         for (arrival, text) in (1..).zip(&texts) {
             writer.add(arrival, 1, text).unwrap();
-            writer.close_for_test();
+            writer.next_group_for_test();
         }
+        writer.close_for_test();
         writer.commit([1; 32]).unwrap();
         let sieve = Sieve::open(&path).unwrap().unwrap();
         let mut blocks = sieve.blocks(false);
-        for text in &texts {
-            let block = blocks.next().unwrap().unwrap();
+        let block = blocks.next().unwrap().unwrap();
+        let (bits, masks, table) = (block.bits().unwrap(), block.masks().unwrap(), block.table().unwrap());
+        prop_assert_eq!(table.entries.len(), texts.len());
+        for (text, entry) in texts.iter().zip(table.entries) {
             if compiled.regex.is_match(text) {
-                prop_assert!(compiled.needs.may_hold(block.bits().unwrap()), "{pattern} in {text:?}: {:?}", compiled.needs);
+                let needs = &compiled.needs;
+                prop_assert!(needs.may_hold(bits), "{pattern} in {text:?}: {needs:?}");
+                prop_assert!(needs.groups(&masks) & (1 << entry.group) != 0, "{pattern} in {text:?}: {needs:?}");
             }
         }
     }
@@ -674,4 +679,48 @@ proptest! {
         }
         let _question = rank::Question::new(&query);
     }
+}
+
+#[test]
+fn what_stands_in_another_normal_form_is_found_before_it_is_indexed() {
+    let mut trial = Trial::new();
+    let (_, timeline) = trial.session("a", "s");
+    let filler = "nothing of it ".repeat(1000);
+    // U+F900 becomes U+8C48; the sieve knows the bytes only.
+    let at = trial.say(timeline, &["\u{f900}", "nai\u{308}ve \u{130}stanbul", &filler]);
+    for _ in 0..40 {
+        trial.say(timeline, &[&filler]);
+    }
+    trial.catch_up();
+    fs::remove_dir_all(trial.home.path().join("index/words")).unwrap();
+    let status = trial.store.index_status().unwrap();
+    assert!(status.sieved_to.0 > 3 && status.state == IndexState::Absent, "{status:?}");
+    let expected = [("\u{8c48}", at[0]), ("naïve", at[1]), ("\u{130}stanbul", at[1])];
+    for (query, arrival) in expected {
+        assert_eq!(Trial::words_in(&trial.store, &Scope::everything(), query), [arrival], "{query}");
+    }
+}
+
+#[test]
+fn a_damaged_message_hides_no_other() {
+    let trial = filled(300);
+    trial.catch_up();
+    let path = trial.home.path().join("store.1.redb");
+    let expected = trial.expected(&Regex::new("said again").unwrap(), |_| true);
+    // The bytes of one message, as they lie in the file: short texts are stored as they are.
+    let bytes = fs::read(&path).unwrap();
+    let spots: Vec<usize> = memchr::memmem::find_iter(&bytes, b"needle170").collect();
+    assert!(!spots.is_empty());
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for spot in spots {
+        std::os::unix::fs::FileExt::write_all_at(&file, b"N", u64::try_from(spot).unwrap()).unwrap();
+    }
+    let store = trial.again();
+    let all = Grep { hits_max: 0, ..Grep::new(Pattern::Literal("said again".into())) };
+    let found = store.grep(&Scope::everything(), &all).unwrap();
+    let found: Vec<u64> = found.hits.iter().map(|hit| hit.placed.arrival.0).collect();
+    assert_eq!(found, expected);
+    // What was changed in the file matches, and is not given out.
+    let changed = store.grep(&Scope::everything(), &Grep::new(Pattern::Literal("Needle170".into()))).unwrap();
+    assert_eq!((changed.hits.len(), changed.scanned.damaged), (0, 1));
 }

@@ -227,6 +227,8 @@ pub(crate) fn fold(c: char, out: &mut String) {
     match c {
         'ſ' => out.push('s'),
         'ς' => out.push('σ'),
+        // Nothing in CJK has a case.
+        '\u{2e80}'..='\u{a63f}' | '\u{ac00}'..='\u{d7ff}' => out.push(c),
         _ => out.extend(c.to_lowercase()),
     }
 }
