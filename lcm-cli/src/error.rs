@@ -56,6 +56,14 @@ pub(crate) enum CliError {
         /// What to do about it.
         hint: Option<String>,
     },
+    /// A text that can mean several things.
+    #[error("{what}")]
+    Ambiguous {
+        /// What is wrong, as a sentence without a full stop.
+        what: String,
+        /// What it can mean, each a line; not always all.
+        candidates: Vec<String>,
+    },
     /// Something that was named is not there.
     #[error("{what}")]
     NotFound {
@@ -97,11 +105,12 @@ impl CliError {
 
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage { .. } | Self::File { .. } | Self::Output(_) => exit::USAGE,
+            Self::Usage { .. } | Self::Ambiguous { .. } | Self::File { .. } | Self::Output(_) => exit::USAGE,
             Self::NotFound { .. } => exit::NOTHING,
             Self::Closed => exit::DONE,
             Self::Engine(error) => match error {
                 EngineError::Store(StoreError::Pattern(_)) | EngineError::Pattern(_) => exit::USAGE,
+                EngineError::Store(StoreError::TooLarge { .. }) | EngineError::OtherCursor { .. } => exit::USAGE,
                 EngineError::Message(_) | EngineError::Gap { .. } => exit::USAGE,
                 EngineError::NoSession(_)
                 | EngineError::NoTimeline { .. }
@@ -118,13 +127,22 @@ impl CliError {
         let text = |hint: &str| Some(hint.to_owned());
         match self {
             Self::Usage { hint, .. } => hint.clone(),
+            Self::Ambiguous { .. } => text("give more of it, or the number"),
             Self::NotFound { hint, .. } => text(hint),
+            Self::File { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                text("look at the name; one that does not begin with / is looked for in the folder you are in")
+            }
             Self::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 text("look at the owner and the mode of the file, and of the folders above it")
             }
             Self::Engine(error) => engine_hint(error).map(str::to_owned),
             _ => None,
         }
+    }
+
+    /// What a text can mean that is not clear, each a line.
+    pub(crate) fn candidates(&self) -> &[String] {
+        if let Self::Ambiguous { candidates, .. } = self { candidates } else { &[] }
     }
 
     /// The error and what is behind it, in one line.
@@ -153,6 +171,9 @@ fn engine_hint(error: &EngineError) -> Option<&'static str> {
         EngineError::Pattern(_) | EngineError::Store(StoreError::Pattern(_)) => {
             Some("-F looks for the characters as they stand")
         }
+        EngineError::OtherCursor { .. } => {
+            Some("go on with the search that gave it, or leave out --cursor to begin anew")
+        }
         EngineError::NoSession(_) => Some("`lcm-cli sessions` lists them"),
         EngineError::NoTimeline { .. } | EngineError::NotOnTimeline { .. } => {
             Some("`lcm-cli describe SESSION` lists its timelines")
@@ -162,11 +183,17 @@ fn engine_hint(error: &EngineError) -> Option<&'static str> {
                 Some("`lcm-cli import FILE` makes one; --home or LCM_HOME names another directory")
             }
             StoreError::NotAStore { .. } => Some("name another directory with --home or LCM_HOME"),
+            StoreError::Incomplete { .. } => {
+                Some("put the whole directory back from a copy; nothing in it was touched")
+            }
             StoreError::TooNew { .. } => Some("use the newer lcm-cli that wrote it"),
             StoreError::OtherProtocol(_) => Some("end the program that has it open, or use the same version of lcm"),
             StoreError::Busy { .. } => Some("try again; if it stays like this, a process that holds it is stopped"),
             StoreError::Damaged { .. } | StoreError::DamagedBody(_) | StoreError::DamagedRow { .. } => {
                 Some("`lcm-cli check` tells the extent; `lcm-cli export` saves what can be read")
+            }
+            StoreError::DamagedFile { .. } => {
+                Some("`lcm-cli check` tells the extent; what cannot be read has to come from a copy of the store")
             }
             StoreError::Index(_) => Some("`lcm-cli repair index` makes it anew"),
             StoreError::WriterFailed => Some("look for room on the disk, then run it again"),

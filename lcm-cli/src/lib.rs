@@ -2,7 +2,8 @@
 //!
 //! [`run`] is all of it; [`main`] gives it the real world. A command asks the service and hands what it says to the
 //! `Ui`; it decides nothing else. Modules in reading order: `args` is what can be asked, `commands` answer,
-//! `import` opens what people have, `paths` says where the store is, `ui` shows, `error` explains.
+//! `import` opens what people have, `paths` says where the store is, `target` writes files, `ui` shows, `error`
+//! explains.
 
 mod args;
 mod commands;
@@ -10,6 +11,7 @@ mod import;
 mod json;
 mod moment;
 mod paths;
+mod target;
 mod ui;
 mod error;
 
@@ -18,6 +20,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use jiff::tz::TimeZone;
 
 use crate::error::CliError;
@@ -81,8 +84,19 @@ pub fn main() -> ExitCode {
         },
     };
     log_when_asked();
+    leave_out_what_is_contained();
     // A panic is our bug, never the user's; it has been printed where it happened.
     ExitCode::from(catch_unwind(AssertUnwindSafe(|| run(world))).unwrap_or(exit::BUG))
+}
+
+/// Keeps quiet about panics that the store turns into errors: those are told as such.
+fn leave_out_what_is_contained() {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !lcm_engine::is_contained() {
+            told(panic);
+        }
+    }));
 }
 
 /// Sets up logging when `LCM_LOG` asks for it; it costs start-up time otherwise.
@@ -99,7 +113,7 @@ pub fn run(world: World) -> u8 {
     let World { args, env, stdin, mut stdout, mut stderr, now_ms, time_zone, columns } = world;
     let parsed = match args::parse(args, columns) {
         Ok(parsed) => parsed,
-        Err(error) => return show_usage(&error, &mut stdout, &mut stderr),
+        Err(error) => return show_usage(error, &mut stdout, &mut stderr),
     };
     let surroundings = ui::Surroundings { now_ms, time_zone, tz: env("TZ"), pager: env("PAGER") };
     let mut ui = ui::Ui::new(stdout, stderr, &parsed.global, surroundings);
@@ -115,7 +129,16 @@ pub fn run(world: World) -> u8 {
 }
 
 /// Help and version go to stdout, wrong use to stderr.
-fn show_usage(error: &clap::Error, stdout: &mut Stream, stderr: &mut Stream) -> u8 {
+fn show_usage(mut error: clap::Error, stdout: &mut Stream, stderr: &mut Stream) -> u8 {
+    // What was typed is shown in it.
+    let typed = |(kind, value): (_, &ContextValue)| match value {
+        ContextValue::String(text) => Some((kind, ui::clean_line(text).into_owned())),
+        _ => None,
+    };
+    let typed: Vec<(ContextKind, String)> = error.context().filter_map(typed).collect();
+    for (kind, text) in typed {
+        error.insert(kind, ContextValue::String(text));
+    }
     let stream = if error.use_stderr() { stderr } else { stdout };
     let rendered = error.render();
     let text = if stream.takes_color { rendered.ansi().to_string() } else { rendered.to_string() };

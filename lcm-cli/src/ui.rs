@@ -165,7 +165,7 @@ impl Ui {
 
     /// Says something beside the data.
     pub(crate) fn note(&mut self, text: impl fmt::Display) {
-        self.talk(&format!("{}\n", clean(&text.to_string())));
+        self.talk(&format!("{}\n", clean_line(&text.to_string())));
     }
 
     /// Says why it failed and what to do.
@@ -175,9 +175,12 @@ impl Ui {
         } else {
             <_>::default()
         };
-        let mut text = format!("{on}lcm-cli:{off} {}\n", clean(&error.sentence()));
+        let mut text = format!("{on}lcm-cli:{off} {}\n", clean_line(&error.sentence()));
+        for candidate in error.candidates() {
+            text.push_str(&format!("  {}\n", clean_line(candidate)));
+        }
         if let Some(hint) = error.hint() {
-            text.push_str(&format!("  hint: {}\n", clean(&hint)));
+            text.push_str(&format!("  hint: {}\n", clean_line(&hint)));
         }
         // What was shown before the failure comes before what is said about it; an error here has no reader.
         drop(self.flush());
@@ -275,6 +278,11 @@ impl Text {
         self
     }
 
+    /// A name that somebody else gave; it takes no line of its own.
+    pub(crate) fn named(&mut self, name: &str) -> &mut Self {
+        self.styled(NAME, clean_line(name))
+    }
+
     /// Somebody else's words in colour.
     pub(crate) fn said_styled(&mut self, style: Style, text: &str) -> &mut Self {
         self.styled(style, clean(text))
@@ -316,6 +324,16 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// Makes a text harmless, and one line: a name may hold anything, and what is said about it is a sentence.
+pub(crate) fn clean_line(text: &str) -> Cow<'_, str> {
+    let cleaned = clean(text);
+    if cleaned.contains(['\n', '\t']) {
+        cleaned.replace('\n', "\u{240a}").replace('\t', "\u{2409}").into()
+    } else {
+        cleaned
+    }
 }
 
 /// Control characters, and those that turn the direction of a line around.
@@ -395,6 +413,8 @@ mod tests {
     fn what_steers_a_terminal_is_made_harmless() {
         assert_eq!(clean("a\x1b[31mb\x07\u{9b}c\u{202e}\n\td\x7f\r\ne\r"), "a␛[31mb␇<U+009B>c<U+202E>\n\td␡\ne␍");
         assert!(matches!(clean("plain, 統, é\n"), Cow::Borrowed(_)));
+        assert_eq!(clean_line("a\nb\tc\r\nd\x1b"), "a␊b␉c␊d␛");
+        assert!(matches!(clean_line("plain, 統, é"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use lcm_core::{Arrival, MessageError, SessionId, TimelineId};
 
+use lcm_store::Cursor;
 pub use lcm_store::StoreError;
 
 /// Why the engine could not do what it was asked.
@@ -52,6 +53,16 @@ pub enum EngineError {
     /// A pattern that is no regular expression, or one too large to run.
     #[error("the pattern is not a usable regular expression: {0}")]
     Pattern(String),
+    /// A cursor that another kind of search gave.
+    #[error("cursor {cursor} is of {given_by}; this search {searches}")]
+    OtherCursor {
+        /// The cursor.
+        cursor: Cursor,
+        /// Which searches give it.
+        given_by: &'static str,
+        /// What this one does.
+        searches: &'static str,
+    },
     /// Whoever takes the answer has stopped taking it.
     #[error("the answer was not taken to its end")]
     Stopped,

@@ -1,12 +1,17 @@
 //! Everything that was said in sessions, record by record. How a record looks in a file is `hosts/export`.
+//!
+//! A message that is damaged is named and left out, and the export goes on: this is how one saves what can be read. Rows
+//! that a damaged page hides have no name; where there are any, there is no export, as it would look whole.
+
+use std::collections::BTreeSet;
 
 use lcm_core::canon;
 use lcm_core::{Arrival, OrderKey, TimelineId};
-use lcm_store::{Buffer, Placed, RecordNumber, Snapshot, Store};
+use lcm_store::{Buffer, Listed, Placed, RecordNumber, Snapshot, Store};
 
 use crate::error::EngineError;
 use crate::find::unreadable;
-use crate::read::shared;
+use crate::read::shared_without;
 use crate::service::{ExportMessage, ExportRecord, ExportRequest, ExportRevision};
 
 /// Messages that are read from one snapshot. A snapshot pins pages, and whoever takes the records may be slow.
@@ -15,70 +20,137 @@ const PAGE: usize = 512;
 type Each<'a> = dyn FnMut(ExportRecord) -> Result<(), EngineError> + 'a;
 
 pub(crate) fn export(store: &Store, request: &ExportRequest, each: &mut Each<'_>) -> Result<(), EngineError> {
+    // What is damaged is named on the way; what is hidden would not be missed by anybody.
+    store.snapshot()?.check_listed()?;
     each(ExportRecord::Begin { at_ms: request.now_ms })?;
-    let (mut sessions, mut messages) = (0, 0);
     // What comes while we are at it is left for the next export: a branch may share it otherwise.
     let newest = store.snapshot()?.last_arrival()?;
+    let mut export = Export { store, newest, messages: 0, left_out: BTreeSet::new(), each };
+    let mut sessions = 0;
     for session in store.snapshot()?.sessions(&request.scope)? {
         sessions += 1;
         let (id, current) = (session.id, session.timeline);
-        each(ExportRecord::Session(session))?;
+        (export.each)(ExportRecord::Session(session))?;
         for timeline in store.snapshot()?.timelines_of(id)? {
-            messages += export_timeline(store, timeline, timeline == current, newest, each)?;
+            export.timeline(timeline, timeline == current)?;
         }
     }
+    let messages = export.messages;
     each(ExportRecord::End { sessions, messages })
 }
 
-fn export_timeline(
-    store: &Store,
-    id: TimelineId,
-    is_current: bool,
+/// An export on its way.
+struct Export<'e, 's> {
+    store: &'s Store,
+    /// The newest message that belongs to it.
     newest: Arrival,
-    each: &mut Each<'_>,
-) -> Result<u64, EngineError> {
-    let timeline = store.snapshot()?.timeline(id)?;
-    let (parent, mut behind) = match timeline.parent {
-        None => (None, None),
-        Some((parent, last)) => (Some((parent, shared(&store.snapshot()?, id, &last)?)), Some(last)),
-    };
-    each(ExportRecord::Timeline { id, parent, is_current })?;
-    let mut count = 0;
-    loop {
-        let (page, is_last) = read_page(&store.snapshot()?, id, &mut behind)?;
-        for message in page {
-            if message.number <= newest {
-                count += 1;
-                each(ExportRecord::Message(message))?;
+    /// Messages handed over.
+    messages: u64,
+    /// Damaged messages, which have no line: a branch does not share them.
+    left_out: BTreeSet<Arrival>,
+    each: &'e mut Each<'s>,
+}
+
+impl Export<'_, '_> {
+    fn timeline(&mut self, id: TimelineId, is_current: bool) -> Result<(), EngineError> {
+        let timeline = self.store.snapshot()?.timeline(id)?;
+        let (parent, mut behind) = match timeline.parent {
+            None => (None, None),
+            Some((parent, last)) => {
+                let shared = shared_without(&self.store.snapshot()?, id, &last, &self.left_out)?;
+                (Some((parent, shared)), Some(last))
             }
-        }
-        if is_last {
-            return Ok(count);
+        };
+        (self.each)(ExportRecord::Timeline { id, parent, is_current })?;
+        loop {
+            let Page { places, is_last } = read_page(&self.store.snapshot()?, id, &mut behind)?;
+            for (number, read) in places.into_iter().filter(|(number, _)| *number <= self.newest) {
+                match read {
+                    Ok((message, damage)) => {
+                        self.messages += 1;
+                        (self.each)(ExportRecord::Message(message))?;
+                        for error in damage {
+                            let why = format!("a later form of it: {error}");
+                            (self.each)(ExportRecord::Damaged { number, why })?;
+                        }
+                    }
+                    Err(error) => {
+                        self.left_out.insert(number);
+                        (self.each)(ExportRecord::Damaged { number, why: error.to_string() })?;
+                    }
+                }
+            }
+            if is_last {
+                return Ok(());
+            }
         }
     }
 }
 
-fn read_page(
-    snapshot: &Snapshot,
-    timeline: TimelineId,
-    behind: &mut Option<OrderKey>,
-) -> Result<(Vec<ExportMessage>, bool), EngineError> {
-    let places = snapshot.log(timeline, behind.as_ref(), PAGE)?;
-    if let Some(last) = places.last() {
-        *behind = Some(last.order.clone());
+/// A message with what is damaged of its later forms, or what is wrong with it.
+type Read = Result<(ExportMessage, Vec<EngineError>), EngineError>;
+
+/// Some lines of a timeline, read.
+struct Page {
+    places: Vec<(Arrival, Read)>,
+    is_last: bool,
+}
+
+fn read_page(snapshot: &Snapshot, timeline: TimelineId, behind: &mut Option<OrderKey>) -> Result<Page, EngineError> {
+    let listed = snapshot.listed(timeline, behind.as_ref(), PAGE)?;
+    if let Some(last) = listed.last() {
+        *behind = Some(last.order().clone());
     }
-    let is_last = places.len() < PAGE;
-    let records: Vec<RecordNumber> = places.iter().map(|placed| placed.record).collect();
-    let said =
-        snapshot.read_each(&records, |i, buffer| Ok::<_, EngineError>((buffer.id(), json(buffer, &places[i])?)))?;
+    let is_last = listed.len() < PAGE;
+    let whole: Vec<&Placed> = listed.iter().filter_map(Listed::placed).collect();
+    let records: Vec<RecordNumber> = whole.iter().map(|placed| placed.record).collect();
+    let one = |placed: &Placed, buffer: &Buffer| Ok::<_, EngineError>((buffer.id(), json(buffer, placed)?));
+    let said = match snapshot.read_each(&records, |i, buffer| one(whole[i], buffer)) {
+        Ok(said) => said.into_iter().map(Ok).collect(),
+        Err(error) if is_damage(&error) => {
+            // One of them at least: read one by one, the others are found to be whole.
+            let mut buffer = Buffer::default();
+            let mut read = |placed: &&Placed| {
+                snapshot.read(placed.record, &mut buffer)?;
+                one(placed, &buffer)
+            };
+            whole.iter().map(|placed| sorted_out(read(placed))).collect::<Result<Vec<_>, _>>()?
+        }
+        Err(error) => return Err(error),
+    };
     let has_revisions = snapshot.has_revisions()?;
-    let mut messages = Vec::with_capacity(places.len());
-    for (placed, (id, json)) in places.into_iter().zip(said) {
-        let revisions = if has_revisions { revisions(snapshot, &placed)? } else { Vec::new() };
-        let Placed { arrival: number, seen_ms, volatile, .. } = placed;
-        messages.push(ExportMessage { number, id, seen_ms, volatile, json, revisions });
+    let mut said = said.into_iter();
+    let mut places = Vec::with_capacity(listed.len());
+    for listed in listed {
+        let number = listed.arrival();
+        let read = match listed {
+            Listed::Damaged { why, .. } => Err(why.into()),
+            Listed::Whole(placed) => match said.next().expect("one was read for each that is whole") {
+                Err(error) => Err(error),
+                Ok((id, json)) => {
+                    let (revisions, damage) =
+                        if has_revisions { revisions(snapshot, &placed)? } else { Default::default() };
+                    let Placed { seen_ms, volatile, .. } = placed;
+                    Ok((ExportMessage { number, id, seen_ms, volatile, json, revisions }, damage))
+                }
+            },
+        };
+        places.push((number, read));
     }
-    Ok((messages, is_last))
+    Ok(Page { places, is_last })
+}
+
+/// Whether something is damaged, beside which the rest may be whole.
+fn is_damage(error: &EngineError) -> bool {
+    matches!(error, EngineError::Store(error) if error.is_damage())
+}
+
+/// What is damaged is told of; every other error ends the export.
+fn sorted_out<T>(read: Result<T, EngineError>) -> Result<Result<T, EngineError>, EngineError> {
+    match read {
+        Err(error) if !is_damage(&error) => Err(error),
+        read => Ok(read),
+    }
 }
 
 /// The message that was read, without what belongs to its place.
@@ -88,13 +160,22 @@ fn json(buffer: &Buffer, placed: &Placed) -> Result<Vec<u8>, EngineError> {
     written.map(|()| json).map_err(|error| unreadable(placed.arrival, error))
 }
 
-fn revisions(snapshot: &Snapshot, placed: &Placed) -> Result<Vec<ExportRevision>, EngineError> {
-    let mut buffer = Buffer::default();
-    let one = |(record, seen_ms, volatile)| {
-        snapshot.read(record, &mut buffer)?;
-        Ok(ExportRevision { seen_ms, volatile, json: json(&buffer, placed)? })
+/// The later forms of a message, and what is wrong with those that cannot be read.
+fn revisions(snapshot: &Snapshot, placed: &Placed) -> Result<(Vec<ExportRevision>, Vec<EngineError>), EngineError> {
+    let listed = sorted_out(snapshot.revisions(placed.arrival).map_err(EngineError::from))?;
+    let listed = match listed {
+        Ok(listed) => listed,
+        Err(error) => return Ok((Vec::new(), vec![error])),
     };
-    snapshot.revisions(placed.arrival)?.into_iter().map(one).collect()
+    let (mut revisions, mut damage, mut buffer) = (Vec::new(), Vec::new(), Buffer::default());
+    for (record, seen_ms, volatile) in listed {
+        let read = snapshot.read(record, &mut buffer).map_err(EngineError::from);
+        match sorted_out(read.and_then(|()| json(&buffer, placed)))? {
+            Ok(json) => revisions.push(ExportRevision { seen_ms, volatile, json }),
+            Err(error) => damage.push(error),
+        }
+    }
+    Ok((revisions, damage))
 }
 
 #[cfg(test)]

@@ -263,7 +263,8 @@ impl Job {
     /// Makes the session of a list that has none. Its first timeline comes with it.
     fn make_session(&mut self, commit: &mut Commit<'_>) -> Result<SessionId, EngineError> {
         let SessionKey { owner, name } = &self.plan.key;
-        let session = commit.session(owner, name, &self.incoming.source, self.now_ms)?;
+        let created_ms = self.incoming.created_ms.unwrap_or(self.now_ms);
+        let session = commit.session(owner, name, &self.incoming.source, created_ms)?;
         let timeline = commit.timeline_of(session)?;
         if let Some(Step::Begin { timeline: first }) = self.plan.steps.front() {
             self.plan.known.written(*first, timeline);
@@ -273,7 +274,7 @@ impl Job {
             owner: owner.clone(),
             name: name.clone(),
             source: self.incoming.source.clone(),
-            created_ms: self.now_ms,
+            created_ms,
             timeline,
         });
         self.done.session = Some(session);

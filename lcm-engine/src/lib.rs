@@ -25,7 +25,7 @@ use lcm_core::{Arrival, OrderKey, SessionId, TimelineId};
 use lcm_store::{CheckOptions, CheckReport, IndexStatus, Session, Snapshot, Store};
 
 pub use error::EngineError;
-pub use lcm_store::OpenOptions;
+pub use lcm_store::{OpenOptions, is_contained};
 
 use crate::hosts::Incoming;
 use crate::ingest::Job;

@@ -3,10 +3,10 @@
 //! Every function answers from one snapshot and within the reader's scope. Pages are bounded; only counts run over
 //! whole timelines, and those read no message.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use lcm_core::{Arrival, NodeId, OrderKey, Role, SessionId, TimelineId, canon, text};
-use lcm_store::{Buffer, FORMAT, Order, Placed, RecordNumber, Scope, Session, Snapshot, Store, StoreError};
+use lcm_store::{Buffer, FORMAT, Listed, Order, Placed, RecordNumber, Scope, Session, Snapshot, Store, StoreError};
 use rayon::prelude::*;
 
 use crate::error::EngineError;
@@ -34,14 +34,20 @@ pub(crate) fn sessions(snapshot: &Snapshot, scope: &Scope) -> Result<Vec<Session
 fn session_entry(snapshot: &Snapshot, session: Session) -> Result<SessionEntry, EngineError> {
     let mut entry = SessionEntry { session, messages: 0, tokens: 0, span_ms: None };
     let timeline = entry.session.timeline;
-    each_place(snapshot, timeline, |_, placed| {
+    let counted = each_listed(snapshot, timeline, |listed| {
+        // One that is damaged is not counted: a list of sessions must not end at it.
+        let Listed::Whole(placed) = listed else { return Ok(Go::On) };
         entry.messages += 1;
         entry.tokens = entry.tokens.saturating_add(u64::from(placed.tokens));
         let (first, last) = entry.span_ms.unwrap_or((placed.seen_ms, placed.seen_ms));
         entry.span_ms = Some((first.min(placed.seen_ms), last.max(placed.seen_ms)));
         Ok(Go::On)
-    })?;
-    Ok(entry)
+    });
+    match counted {
+        // Where not even the listing can be read, the session is still one.
+        Err(EngineError::Store(error)) if error.is_damage() => Ok(entry),
+        counted => counted.map(|()| entry),
+    }
 }
 
 /// Whether a walk goes on.
@@ -56,14 +62,26 @@ fn each_place(
     timeline: TimelineId,
     mut each: impl FnMut(u64, Placed) -> Result<Go, EngineError>,
 ) -> Result<(), EngineError> {
-    let (mut behind, mut position) = (None::<OrderKey>, 0);
+    let mut position = 0;
+    each_listed(snapshot, timeline, |listed| {
+        position += 1;
+        each(position, listed.whole()?)
+    })
+}
+
+/// Hands over the lines of a timeline in order, also those that cannot be read.
+fn each_listed(
+    snapshot: &Snapshot,
+    timeline: TimelineId,
+    mut each: impl FnMut(Listed) -> Result<Go, EngineError>,
+) -> Result<(), EngineError> {
+    let mut behind = None::<OrderKey>;
     loop {
-        let page = snapshot.log(timeline, behind.as_ref(), PAGE)?;
+        let page = snapshot.listed(timeline, behind.as_ref(), PAGE)?;
         let is_last = page.len() < PAGE;
-        behind = page.last().map(|placed| placed.order.clone());
-        for placed in page {
-            position += 1;
-            if let Go::Stop = each(position, placed)? {
+        behind = page.last().map(|listed| listed.order().clone());
+        for listed in page {
+            if let Go::Stop = each(listed)? {
                 return Ok(());
             }
         }
@@ -373,12 +391,24 @@ pub(crate) fn describe_session(
 
 /// How many messages of a timeline stand up to and with `last`.
 pub(crate) fn shared(snapshot: &Snapshot, timeline: TimelineId, last: &OrderKey) -> Result<u64, EngineError> {
+    shared_without(snapshot, timeline, last, &BTreeSet::new())
+}
+
+/// The same without those that are left out, whose numbers are given.
+pub(crate) fn shared_without(
+    snapshot: &Snapshot,
+    timeline: TimelineId,
+    last: &OrderKey,
+    left_out: &BTreeSet<Arrival>,
+) -> Result<u64, EngineError> {
     let mut count = 0;
-    each_place(snapshot, timeline, |position, placed| {
-        if placed.order > *last {
+    each_listed(snapshot, timeline, |listed| {
+        if listed.order() > last {
             return Ok(Go::Stop);
         }
-        count = position;
+        if !left_out.contains(&listed.arrival()) {
+            count += 1;
+        }
         Ok(Go::On)
     })?;
     Ok(count)

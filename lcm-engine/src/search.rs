@@ -8,7 +8,10 @@ use std::ops::Range;
 
 use lcm_core::text::with_search_text;
 use lcm_core::{SessionId, canon};
-use lcm_store::{Anchors, Buffer, Grep, Hit, LetterCase, Pattern, Scope, Session, Snapshot, Store, StoreError};
+use lcm_store::{
+    Anchors, Buffer, Cursor, CursorKind, Grep, Hit, LetterCase, Order, Pattern, Scope, Session, Snapshot, Store,
+    StoreError,
+};
 use regex::{Regex, RegexBuilder};
 
 use crate::error::EngineError;
@@ -22,8 +25,12 @@ const PATTERN_BYTES_MAX: usize = 16 << 20;
 
 pub(crate) fn grep(store: &Store, request: &GrepRequest) -> Result<GrepPage, EngineError> {
     let grep = normal(&request.grep, request.whole_words);
+    match grep.order {
+        Order::Newest => goes_on(grep.after, &[CursorKind::Newest], "is exact, newest first")?,
+        Order::Oldest => goes_on(grep.after, &[CursorKind::Oldest], "is exact, oldest first")?,
+    }
     let found = store.grep(&request.scope, &grep).map_err(|error| match error {
-        StoreError::Pattern(why) => EngineError::Pattern(why),
+        StoreError::Pattern(why) => refused(&why),
         error => error.into(),
     })?;
     let snapshot = store.snapshot()?;
@@ -64,6 +71,12 @@ pub(crate) fn grep(store: &Store, request: &GrepRequest) -> Result<GrepPage, Eng
 }
 
 pub(crate) fn search(store: &Store, request: &SearchRequest) -> Result<SearchPage, EngineError> {
+    let after = request.words.after;
+    match request.mode {
+        // Behind those with all words come those with some.
+        SearchMode::Words => goes_on(after, &[CursorKind::Newest, CursorKind::Ranked], "is for all of the words")?,
+        SearchMode::Ranked => goes_on(after, &[CursorKind::Ranked], "gives the best first")?,
+    }
     let found = match request.mode {
         SearchMode::Words => store.words(&request.scope, &request.words)?,
         SearchMode::Ranked => store.ranked(&request.scope, &request.words)?,
@@ -78,6 +91,29 @@ pub(crate) fn search(store: &Store, request: &SearchRequest) -> Result<SearchPag
         hits.push(WordHit { entry, snippet, matches, score: hit.score, ranked: hit.ranked });
     }
     Ok(SearchPage { hits, sessions, next: found.next, damaged: found.damaged })
+}
+
+/// Refuses a cursor that no search of this kind gives: it would begin at a place that means something else here.
+fn goes_on(after: Option<Cursor>, kinds: &[CursorKind], searches: &'static str) -> Result<(), EngineError> {
+    match after.filter(|cursor| !kinds.contains(&cursor.kind())) {
+        None => Ok(()),
+        Some(cursor) => {
+            let given_by = match cursor.kind() {
+                CursorKind::Newest => "searches that give the newest first",
+                CursorKind::Oldest => "searches that give the oldest first",
+                CursorKind::Ranked => "searches by words",
+            };
+            Err(EngineError::OtherCursor { cursor, given_by, searches })
+        }
+    }
+}
+
+/// A pattern that cannot be used, in one sentence: the regex crate draws a picture first and says why in its last line.
+fn refused(why: &str) -> EngineError {
+    let last = why.lines().rfind(|line| !line.trim().is_empty()).unwrap_or(why);
+    let why = last.strip_prefix("error: ").unwrap_or(last);
+    let is_too_large = why.starts_with("Compiled regex exceeds");
+    EngineError::Pattern(if is_too_large { "it is too large to run".to_owned() } else { why.to_owned() })
 }
 
 /// Reads what was found. The search had a snapshot of its own, and a compaction in between gives records other numbers;
@@ -152,7 +188,7 @@ fn compile(grep: &Grep) -> Result<Regex, EngineError> {
         .multi_line(grep.anchors == Anchors::Lines)
         .size_limit(PATTERN_BYTES_MAX)
         .build();
-    built.map_err(|error| EngineError::Pattern(error.to_string()))
+    built.map_err(|error| refused(&error.to_string()))
 }
 
 /// Finds the matching lines of a text.

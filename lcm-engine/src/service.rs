@@ -631,6 +631,13 @@ pub enum ExportRecord {
     },
     /// A message of the timeline before it.
     Message(ExportMessage),
+    /// A message of the timeline before it that is left out, or a later form of one: the store is damaged there.
+    Damaged {
+        /// The message's number.
+        number: Arrival,
+        /// What is wrong, as a sentence without a full stop.
+        why: String,
+    },
     /// The last.
     End {
         /// How many sessions there were.

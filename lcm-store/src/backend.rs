@@ -11,17 +11,19 @@
 //! [`StoreError::Busy`]: crate::StoreError::Busy
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::path::Path;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use redb::backends::FileBackend;
 use redb::{BackendError, DatabaseError, StorageBackend};
 
-use crate::open::OpenOptions;
+use crate::open::{OpenOptions, lock};
 
 /// Tries before the first sleep: the header is free again within microseconds, a sleep takes sixty of them.
 const YIELDS: u32 = 16;
@@ -111,11 +113,83 @@ impl LockHeld {
     }
 }
 
+/// Bytes of a page that is kept beside the file.
+const BESIDE_PAGE: u64 = 4096;
+
+/// What would stand in the file if it were written.
+#[derive(Debug, Default)]
+struct Beside {
+    len: Option<u64>,
+    /// Whole pages, by their number.
+    pages: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Beside {
+    /// A page as it would be now.
+    fn page(&self, number: u64, file: &FileBackend) -> io::Result<Vec<u8>> {
+        if let Some(page) = self.pages.get(&number) {
+            return Ok(page.clone());
+        }
+        let start = number * BESIDE_PAGE;
+        let there = file.len()?.saturating_sub(start).min(BESIDE_PAGE);
+        let mut page = vec![0; usize::try_from(there).map_err(io::Error::other)?];
+        file.read(start, &mut page)?;
+        page.resize(usize::try_from(BESIDE_PAGE).map_err(io::Error::other)?, 0);
+        Ok(page)
+    }
+
+    /// Calls `each` for the parts of a range that lie on one page: its number, where on it the part begins, and which
+    /// bytes of the range it holds.
+    fn parts(
+        offset: u64,
+        len: usize,
+        mut each: impl FnMut(u64, usize, Range<usize>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut done = 0;
+        while done < len {
+            let at = offset + u64::try_from(done).map_err(io::Error::other)?;
+            let within = usize::try_from(at % BESIDE_PAGE).map_err(io::Error::other)?;
+            let left = usize::try_from(BESIDE_PAGE - at % BESIDE_PAGE).map_err(io::Error::other)?;
+            let next = len.min(done + left);
+            each(at / BESIDE_PAGE, within, done..next)?;
+            done = next;
+        }
+        Ok(())
+    }
+
+    fn len(&self, file: &FileBackend) -> io::Result<u64> {
+        self.len.map_or_else(|| file.len(), Ok)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8], file: &FileBackend) -> io::Result<()> {
+        let end = offset.checked_add(u64::try_from(out.len()).map_err(io::Error::other)?);
+        if end.is_none_or(|end| self.len(file).is_ok_and(|len| end > len)) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Self::parts(offset, out.len(), |number, at, part| {
+            let (page, len) = (self.page(number, file)?, part.len());
+            out[part].copy_from_slice(&page[at..at + len]);
+            Ok(())
+        })
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], file: &FileBackend) -> io::Result<()> {
+        Self::parts(offset, data.len(), |number, at, part| {
+            let (mut page, len) = (self.page(number, file)?, part.len());
+            page[at..at + len].copy_from_slice(&data[part]);
+            self.pages.insert(number, page);
+            Ok(())
+        })
+    }
+}
+
 /// The data file as redb uses it.
 #[derive(Debug)]
 pub(crate) struct DataFile {
     file: FileBackend,
     wait: Duration,
+    /// Where everything goes that is written, when the file must stay as it is.
+    beside: Option<Mutex<Beside>>,
     #[cfg(feature = "testing")]
     disk: Option<(std::path::PathBuf, std::sync::Arc<dyn crate::testing::Disk>)>,
 }
@@ -131,11 +205,18 @@ impl DataFile {
         Self::new(path, File::options().read(true).write(true).open(path)?, options)
     }
 
+    /// As [`DataFile::writable`], but all that is written stays in memory and is gone with this: to see whether the
+    /// file can be opened to be written.
+    pub(crate) fn tried(path: &Path, options: &OpenOptions) -> Result<Self, DatabaseError> {
+        Ok(Self { beside: Some(Mutex::default()), ..Self::writable(path, options)? })
+    }
+
     #[cfg_attr(not(feature = "testing"), expect(unused_variables))]
     fn new(path: &Path, file: File, options: &OpenOptions) -> Result<Self, DatabaseError> {
         Ok(Self {
             file: FileBackend::new(file)?,
             wait: options.wait,
+            beside: None,
             #[cfg(feature = "testing")]
             disk: options.disk.clone().map(|disk| (path.to_owned(), disk)),
         })
@@ -173,28 +254,44 @@ impl DataFile {
 
 impl StorageBackend for DataFile {
     fn len(&self) -> io::Result<u64> {
-        self.file.len()
+        match &self.beside {
+            Some(beside) => lock(beside).len(&self.file),
+            None => self.file.len(),
+        }
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if let Some(beside) = &self.beside {
+            return lock(beside).read(offset, out, &self.file);
+        }
         #[cfg(feature = "testing")]
         self.ask(crate::testing::Step::Read { offset, len: out.len() })?;
         self.file.read(offset, out)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        if let Some(beside) = &self.beside {
+            lock(beside).len = Some(len);
+            return Ok(());
+        }
         #[cfg(feature = "testing")]
         self.ask(crate::testing::Step::SetLen { from: self.file.len()?, to: len })?;
         self.file.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        if self.beside.is_some() {
+            return Ok(());
+        }
         #[cfg(feature = "testing")]
         self.ask(crate::testing::Step::Sync)?;
         self.file.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if let Some(beside) = &self.beside {
+            return lock(beside).write(offset, data, &self.file);
+        }
         #[cfg(feature = "testing")]
         if let crate::testing::Fate::Torn { bytes, error } = self.ask(crate::testing::Step::Write { offset, data })? {
             self.file.write(offset, &data[..bytes.min(data.len())])?;
@@ -251,6 +348,35 @@ impl StorageBackend for DataFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_tried_is_read_again_and_leaves_the_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let whole: Vec<u8> = (0..10_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
+        std::fs::write(&path, &whole).unwrap();
+        let tried = DataFile::tried(&path, &OpenOptions::default()).unwrap();
+        let mut expected = whole.clone();
+        let read = |expected: &[u8]| {
+            let mut out = vec![0; expected.len()];
+            tried.read(0, &mut out).unwrap();
+            assert!(out == expected);
+            assert_eq!(tried.len().unwrap(), u64::try_from(expected.len()).unwrap());
+        };
+        read(&expected);
+        tried.write(4090, &[7; 5000]).unwrap();
+        expected[4090..9090].fill(7);
+        read(&expected);
+        assert!(tried.read(9_999, &mut [0; 2]).is_err());
+        tried.set_len(20_000).unwrap();
+        expected.resize(20_000, 0);
+        read(&expected);
+        tried.write(19_990, &[9; 10]).unwrap();
+        expected[19_990..].fill(9);
+        read(&expected);
+        tried.sync_data().unwrap();
+        assert!(std::fs::read(&path).unwrap() == whole);
+    }
 
     #[test]
     fn a_call_inside_of_another_ends_with_the_outer_one() {

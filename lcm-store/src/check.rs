@@ -2,8 +2,11 @@
 //!
 //! The check proves the claim that nothing is lost: every record hashes to its id and is found by it, every place
 //! leads to a record and back, every timeline row leads to its place, every link has its counterpart. Faults are
-//! counted all and told up to a bound; nothing is changed.
+//! counted all and told up to a bound; nothing is changed. Whether the data file can be written is tried on a copy in
+//! memory of what would be.
 
+use std::error::Error;
+use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +19,7 @@ use crate::open::lock;
 use crate::pack;
 use crate::record::{ChildrenRow, OpRow, PlaceKind, PlaceRow, RevisionRow, Row, SessionRow, TimelineRow, ViewRow};
 use crate::snapshot::Snapshot;
-use crate::{Store, tables};
+use crate::{Store, modes, tables};
 
 /// Rows a core takes at once: a few milliseconds of work.
 const STRIDE: u64 = 1024;
@@ -114,6 +117,16 @@ impl Store {
             }
             Ok(())
         })?;
+        // Where something is damaged already, redb may panic while it panics, and nobody could contain that.
+        if check.faults.load(Ordering::Relaxed) == 0
+            && let Err(error) = self.inner.files.try_writing()
+            && bars_writing(&error)
+        {
+            check.fault("data file", format!("it cannot be opened to be written: {}", in_one_line(&error)), false);
+        }
+        for modes::Ajar { path, mode } in modes::open_to_others(self.home()) {
+            check.fault("modes", format!("{} is open to others: its mode is {mode:03o}", path.display()), false);
+        }
         let continued = check.continued.load(Ordering::Relaxed);
         let mut told = std::mem::take(&mut *lock(&check.told));
         told.sort();
@@ -125,6 +138,32 @@ impl Store {
             faults: check.faults.into_inner(),
             told,
         })
+    }
+}
+
+/// Whether an error on the way to a writing handle is the file's own fault, and not that somebody else writes or that
+/// this process, or the disk, may not be written to.
+fn bars_writing(error: &StoreError) -> bool {
+    let io_is_fault = |error: &io::Error| {
+        use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        !matches!(error.kind(), PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
+    };
+    match error {
+        StoreError::Busy { .. } => false,
+        StoreError::File { source, .. } => io_is_fault(source),
+        StoreError::Database { source, .. } => match &**source {
+            redb::Error::Io(error) => io_is_fault(error),
+            _ => true,
+        },
+        _ => true,
+    }
+}
+
+/// An error with its cause.
+fn in_one_line(error: &StoreError) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
     }
 }
 
@@ -144,9 +183,13 @@ impl Check<'_> {
         derived: bool,
         run: impl FnOnce(&Self) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        match contained(|| run(self)) {
-            Err(StoreError::DamagedFile(why)) => {
+        match contained(self.snapshot.pin.path(), || run(self)) {
+            Err(StoreError::DamagedFile { why, .. }) => {
                 self.fault(part, format!("it cannot be read to its end: {why}"), derived);
+                Ok(())
+            }
+            Err(error) if error.is_damage() => {
+                self.fault(part, error, derived);
                 Ok(())
             }
             done => done,
@@ -164,7 +207,9 @@ impl Check<'_> {
     fn or_fault<T>(&self, part: &'static str, read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         match read {
             Ok(value) => Ok(Some(value)),
-            Err(error @ (StoreError::Database(_) | StoreError::DamagedFile(_) | StoreError::File { .. })) => Err(error),
+            Err(error @ (StoreError::Database { .. } | StoreError::DamagedFile { .. } | StoreError::File { .. })) => {
+                Err(error)
+            }
             Err(error) => {
                 self.fault(part, error, false);
                 Ok(None)
@@ -192,7 +237,7 @@ impl Check<'_> {
             return Ok(());
         }
         (0..=last / STRIDE).into_par_iter().try_for_each(|stride| {
-            self.step(each(stride * STRIDE, stride * STRIDE + STRIDE - 1)?);
+            self.step(contained(self.snapshot.pin.path(), || each(stride * STRIDE, stride * STRIDE + STRIDE - 1))?);
             Ok(())
         })
     }

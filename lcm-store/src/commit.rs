@@ -4,6 +4,7 @@
 //! either becomes durable as a whole or leaves nothing. Numbers (records, arrivals, ops) rise from what the
 //! tables hold, inside the transaction, so that two processes never give the same one.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use lcm_core::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, ORDER_KEY_BYTES_MAX};
@@ -83,13 +84,15 @@ pub struct NewPlace<'a> {
 /// The number behind the last that was given; 1 when there is none.
 fn number_behind(last: Option<u64>) -> Result<u64, StoreError> {
     let next = last.unwrap_or(0).checked_add(1);
-    next.ok_or_else(|| StoreError::DamagedFile("a table's last number is the last there is".into()))
+    next.ok_or_else(|| StoreError::damaged_file("a table's last number is the last there is"))
 }
 
 /// An open write. Nothing of it is seen by anybody before the closure that got it has returned and redb has
 /// committed.
 pub struct Commit<'t> {
     txn: &'t WriteTransaction,
+    /// The data file, for errors.
+    file: &'t Path,
     records: Table<'t, u64, &'static [u8]>,
     hashes: Table<'t, u128, (u64, u64)>,
     places: Table<'t, u64, &'static [u8]>,
@@ -101,7 +104,7 @@ pub struct Commit<'t> {
 }
 
 impl<'t> Commit<'t> {
-    pub(crate) fn new(txn: &'t WriteTransaction) -> Result<Self, StoreError> {
+    pub(crate) fn new(txn: &'t WriteTransaction, file: &'t Path) -> Result<Self, StoreError> {
         let records = txn.open_table(tables::RECORDS)?;
         let places = txn.open_table(tables::PLACES)?;
         let ops = txn.open_table(tables::OPS)?;
@@ -111,6 +114,7 @@ impl<'t> Commit<'t> {
         let (next_record, next_arrival, next_op) = (next(&records)?, next(&places)?, next(&ops)?);
         Ok(Self {
             txn,
+            file,
             hashes: txn.open_table(tables::HASHES)?,
             timeline: txn.open_table(tables::TIMELINE)?,
             records,
@@ -127,7 +131,7 @@ impl<'t> Commit<'t> {
     /// # Errors
     /// [`StoreError::TooLarge`] for a name beyond its bound; otherwise when the database fails.
     pub fn session(&mut self, owner: &Owner, name: &str, source: &str, now_ms: i64) -> Result<SessionId, StoreError> {
-        contained(|| {
+        contained(self.file, || {
             for (what, text) in [
                 ("an agent's name", &*owner.agent),
                 ("a person's name", &owner.person),
@@ -196,7 +200,7 @@ impl<'t> Commit<'t> {
     /// # Errors
     /// [`StoreError::NoSession`] when there is no such session.
     pub fn timeline_of(&self, session: SessionId) -> Result<TimelineId, StoreError> {
-        contained(|| Ok(TimelineId(self.session_row(session)?.timeline)))
+        contained(self.file, || Ok(TimelineId(self.session_row(session)?.timeline)))
     }
 
     /// The newest arrival number, those of this write included.
@@ -216,7 +220,7 @@ impl<'t> Commit<'t> {
         last: &OrderKey,
         now_ms: i64,
     ) -> Result<TimelineId, StoreError> {
-        contained(|| {
+        contained(self.file, || {
             let mut row = self.session_row(session)?;
             self.check_owner(parent, row.owner)?;
             let timeline = self.new_timeline(&TimelineRow {
@@ -241,7 +245,7 @@ impl<'t> Commit<'t> {
         timeline: Option<TimelineId>,
         now_ms: i64,
     ) -> Result<TimelineId, StoreError> {
-        contained(|| {
+        contained(self.file, || {
             let mut row = self.session_row(session)?;
             let timeline = match timeline {
                 Some(known) => {
@@ -282,7 +286,7 @@ impl<'t> Commit<'t> {
         timeline: TimelineId,
         new: &[NewPlace<'_>],
     ) -> Result<Option<(Arrival, Arrival)>, StoreError> {
-        contained(|| {
+        contained(self.file, || {
             self.timeline_row(timeline)?;
             let first = self.next_arrival;
             for place in new {
@@ -304,7 +308,7 @@ impl<'t> Commit<'t> {
         order: &OrderKey,
         new: &NewPlace<'_>,
     ) -> Result<Arrival, StoreError> {
-        contained(|| {
+        contained(self.file, || {
             let size = order.as_bytes().len();
             if size > ORDER_KEY_BYTES_MAX {
                 return Err(StoreError::TooLarge { what: "an order key", size, max: ORDER_KEY_BYTES_MAX });
@@ -405,7 +409,7 @@ impl<'t> Commit<'t> {
         seen_ms: i64,
         volatile: &[u8],
     ) -> Result<(), StoreError> {
-        contained(|| {
+        contained(self.file, || {
             if self.places.get(arrival.0)?.is_none() {
                 return Err(StoreError::NoPlace(arrival));
             }
@@ -446,7 +450,7 @@ impl<'t> Commit<'t> {
         first: &OrderKey,
         now_ms: i64,
     ) -> Result<SummaryNumber, StoreError> {
-        contained(|| {
+        contained(self.file, || {
             let canon = canon::encode_summary(summary);
             let id = canon::message_id(&canon);
             let mut children = Vec::with_capacity(summary.children().len());
@@ -515,7 +519,7 @@ impl<'t> Commit<'t> {
         what: Change,
         view: Option<&View>,
     ) -> Result<Op, StoreError> {
-        contained(|| {
+        contained(self.file, || {
             let id = OpId(self.next_op);
             self.next_op += 1;
             let row = OpRow::new(session, at_ms, by, &what)?;

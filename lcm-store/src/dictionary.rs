@@ -37,7 +37,7 @@ impl Store {
         if !is_due(&snapshot, 0)? {
             return Ok(false);
         }
-        let material = contained(|| material_of(&snapshot))?;
+        let material = contained(snapshot.pin.path(), || material_of(&snapshot))?;
         drop(snapshot);
         self.keep_trained(&material)
     }
@@ -96,7 +96,7 @@ fn material_of(snapshot: &Snapshot) -> Result<Material, StoreError> {
 
 /// Whether the next dictionary is worth training once `coming` more records are there.
 fn is_due(snapshot: &Snapshot, coming: u64) -> Result<bool, StoreError> {
-    let trained = contained(|| Ok(snapshot.txn.open_table(tables::DICTIONARIES)?.len()?))?;
+    let trained = contained(snapshot.pin.path(), || Ok(snapshot.txn.open_table(tables::DICTIONARIES)?.len()?))?;
     let grown = GROWTH.pow(u32::try_from(trained.min(DICTIONARIES_MAX)).unwrap_or(0));
     Ok(trained < DICTIONARIES_MAX && snapshot.record_rows_len()? + coming >= FIRST_RECORDS * grown)
 }

@@ -1,9 +1,10 @@
 //! Why the store could not answer. "Damaged", "too new", "busy" and "not found" are different things to a user,
 //! so they are different variants.
 
+use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lcm_core::{Arrival, BodyId, NodeId, SessionId, TimelineId};
@@ -23,6 +24,14 @@ pub enum StoreError {
         /// The directory or file.
         path: PathBuf,
         /// What was found instead.
+        why: String,
+    },
+    /// Files of a store are there, and one without which nothing can be read is missing or something else.
+    #[error("the store in {path} is damaged: {why}")]
+    Incomplete {
+        /// The data directory.
+        path: PathBuf,
+        /// What is missing.
         why: String,
     },
     /// A newer lcm wrote this store; it was not touched.
@@ -80,8 +89,13 @@ pub enum StoreError {
         why: String,
     },
     /// The data file is damaged where no row can be named.
-    #[error("the data file is damaged: {0}")]
-    DamagedFile(String),
+    #[error("{} is damaged: {why}", named(path))]
+    DamagedFile {
+        /// The data file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Another message stands at that order key already: somebody inserted between the same neighbours first.
     #[error("message number {0} stands there already")]
     PlaceTaken(Arrival),
@@ -102,8 +116,14 @@ pub enum StoreError {
     #[error("an earlier write failed; the store takes no more until it is opened again")]
     WriterFailed,
     /// The database under us failed.
-    #[error("the database failed")]
-    Database(#[source] Box<redb::Error>),
+    #[error("the database in {} failed", named(path))]
+    Database {
+        /// The data file.
+        path: PathBuf,
+        /// What it said.
+        #[source]
+        source: Box<redb::Error>,
+    },
     /// The search index failed. It is derived: `repair index` makes it anew.
     #[error("the search index failed")]
     Index(#[source] Box<tantivy::TantivyError>),
@@ -134,17 +154,95 @@ impl StoreError {
     pub(crate) fn row(table: &'static str, key: impl ToString, why: impl ToString) -> Self {
         Self::DamagedRow { table, key: key.to_string(), why: why.to_string() }
     }
+
+    /// The data file is damaged; [`contained`] adds which it is.
+    pub(crate) fn damaged_file(why: impl Into<String>) -> Self {
+        Self::DamagedFile { path: PathBuf::new(), why: why.into() }
+    }
+
+    /// What the database itself said; [`contained`] adds of which file.
+    pub(crate) fn database(source: redb::Error) -> Self {
+        Self::Database { path: PathBuf::new(), source: Box::new(source) }
+    }
+
+    /// Names the data file where that is not done yet.
+    pub(crate) fn in_file(mut self, file: &Path) -> Self {
+        if let Self::DamagedFile { path, .. } | Self::Database { path, .. } = &mut self
+            && path.as_os_str().is_empty()
+        {
+            *path = file.to_owned();
+        }
+        self
+    }
+
+    /// Whether this tells that something in the data file is damaged, and what was not asked for may still be whole.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::DamagedBody(_) | Self::DamagedRow { .. } | Self::DamagedFile { .. })
+    }
 }
 
-/// Runs `call`, in which redb is asked, and turns a panic of it into an error.
+/// A data file in a sentence, also while nobody has said which.
+fn named(path: &Path) -> impl std::fmt::Display {
+    if path.as_os_str().is_empty() { "the data file".to_owned() } else { path.display().to_string() }
+}
+
+/// `None` for what is damaged, where one bad row must not end what looks at many. `check` names it.
+pub(crate) fn unless_damaged<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_damage() => {
+            tracing::debug!(%error, "something damaged is passed over");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+thread_local! {
+    /// How many calls of this thread, one in the other, turn a panic into an error.
+    static CONTAINED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether a panic of this thread becomes an error of the store, so that a panic hook need not tell of it.
+#[must_use]
+pub fn is_contained() -> bool {
+    CONTAINED.get() > 0
+}
+
+/// Runs `call`; when it panics, the error is what the panic said.
+pub(crate) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            CONTAINED.set(CONTAINED.get() - 1);
+        }
+    }
+    CONTAINED.set(CONTAINED.get() + 1);
+    let _leave = Leave;
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        said.unwrap_or("nothing").to_owned()
+    })
+}
+
+/// Runs `call`, in which redb is asked about `file`, turns a panic of it into an error, and names the file.
 ///
 /// redb trusts its file in places: a page that was damaged on the disk can make it panic, and what lies in a file
 /// must never end the program. Nothing of ours is left half-changed by that, and redb refuses what it left so itself.
-pub(crate) fn contained<T>(call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-        let said = said.unwrap_or("the database gave up").lines().next().unwrap_or_default().to_owned();
-        Err(StoreError::DamagedFile(said))
+///
+/// What runs on other threads meanwhile needs a `contained` of its own there, or the panic is told on the way.
+pub(crate) fn contained<T>(file: &Path, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let done = caught(call).unwrap_or_else(|said| Err(unreadable(&said)));
+    done.map_err(|error| error.in_file(file))
+}
+
+/// A page that the database cannot read. Its own words name places in its code, which help nobody but us.
+fn unreadable(said: &str) -> StoreError {
+    tracing::debug!(said, "the database met something damaged");
+    StoreError::damaged_file(match said.starts_with("File length") {
+        true => "its length is not one that a data file has",
+        false => "a page of it cannot be read",
     })
 }
 
@@ -153,12 +251,15 @@ macro_rules! from_redb {
         $(impl From<$error> for StoreError {
             fn from(error: $error) -> Self {
                 match redb::Error::from(error) {
-                    redb::Error::Corrupted(why) => Self::DamagedFile(why),
+                    redb::Error::Corrupted(why) => unreadable(&why),
                     redb::Error::Io(source) => match LockHeld::within(&source) {
                         Some(waited) => Self::Busy { what: "a lock of the database", waited },
-                        None => Self::Database(Box::new(redb::Error::Io(source))),
+                        None if source.kind() == io::ErrorKind::UnexpectedEof => {
+                            Self::damaged_file("it is shorter than what is asked of it")
+                        }
+                        None => Self::database(redb::Error::Io(source)),
                     },
-                    error => Self::Database(Box::new(error)),
+                    error => Self::database(error),
                 }
             }
         })*
@@ -177,5 +278,36 @@ from_redb!(
 impl From<tantivy::TantivyError> for StoreError {
     fn from(error: tantivy::TantivyError) -> Self {
         Self::Index(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_inside_becomes_an_error_in_our_words_that_names_the_file() {
+        assert!(!is_contained());
+        let file = Path::new("/a/store.1.redb");
+        let failed: Result<(), StoreError> = contained(file, || {
+            assert!(is_contained());
+            let inner: Result<(), StoreError> =
+                contained(file, || unreachable!("internal error of the database at page {}", 7));
+            assert!(is_contained() && inner.is_err());
+            inner
+        });
+        assert!(!is_contained());
+        assert_eq!(failed.unwrap_err().to_string(), "/a/store.1.redb is damaged: a page of it cannot be read");
+    }
+
+    #[test]
+    fn what_the_database_says_of_its_file_is_told_apart() {
+        let said = |error: redb::StorageError| contained::<()>(Path::new("/a/b"), || Err(error.into())).unwrap_err();
+        let cut = said(redb::StorageError::Io(io::ErrorKind::UnexpectedEof.into()));
+        assert!(cut.is_damage() && cut.to_string().starts_with("/a/b is damaged"), "{cut}");
+        let grown = said(redb::StorageError::Corrupted("File length does not correspond to a valid region".into()));
+        assert_eq!(grown.to_string(), "/a/b is damaged: its length is not one that a data file has");
+        let full = said(redb::StorageError::Io(io::ErrorKind::StorageFull.into()));
+        assert!(!full.is_damage() && full.to_string() == "the database in /a/b failed", "{full}");
     }
 }

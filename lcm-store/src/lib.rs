@@ -16,6 +16,7 @@ mod tables;
 mod record;
 mod pack;
 mod backend;
+mod modes;
 mod open;
 mod snapshot;
 mod scope;
@@ -33,15 +34,15 @@ use std::sync::Arc;
 
 pub use check::{CheckOptions, CheckReport, Fault};
 pub use commit::{Commit, NewPlace, Prepared};
-pub use error::StoreError;
+pub use error::{StoreError, is_contained};
 pub use format::FORMAT;
 pub use index::{
-    Anchors, Cursor, CursorError, Cut, Filter, Found, Grep, GrepHits, Hit, IndexState, IndexStatus, Kinds, LetterCase,
-    Order, Pace, Pattern, Progress, Scanned, Words,
+    Anchors, Cursor, CursorError, CursorKind, Cut, Filter, Found, Grep, GrepHits, Hit, IndexState, IndexStatus, Kinds,
+    LetterCase, Order, Pace, Pattern, Progress, Scanned, Words,
 };
 pub use open::OpenOptions;
 pub use scope::{Branches, OwnerPattern, Owners, Scope};
-pub use snapshot::{Buffer, Placed, RecordNumber, Session, Snapshot, Timeline};
+pub use snapshot::{Buffer, Listed, Placed, RecordNumber, Session, Snapshot, Timeline};
 
 use lcm_core::EncodedMessage;
 
@@ -118,7 +119,7 @@ impl Store {
             files.undo(txn, &pin);
             return Err(StoreError::GivenUp.into());
         }
-        let begun = error::contained(|| Commit::new(&txn)).map_err(E::from);
+        let begun = error::contained(pin.path(), || Commit::new(&txn, pin.path())).map_err(E::from);
         match begun.and_then(|mut commit| write(&mut commit)) {
             Ok(value) => {
                 files.finish(txn, &pin)?;

@@ -22,12 +22,15 @@ use redb::{
 };
 
 use crate::backend::{self, DataFile, Pauses, within};
-use crate::error::{StoreError, contained};
-use crate::format::{CURRENT, CURRENT_MAGIC, FORMAT, FORMAT_OLDEST, data_file};
-use crate::tables;
+use crate::error::{StoreError, caught, contained};
+use crate::format::{CURRENT, CURRENT_MAGIC, FORMAT, FORMAT_OLDEST, INDEX_LOCK, data_file, is_data_file};
+use crate::{modes, tables};
 
 /// How many processes may write. One switch, so that we can retreat to one writer should the mode disappoint.
 const MODE: ConcurrencyMode = ConcurrencyMode::MultiWriter;
+
+/// How long a handle that is only tried may take: whoever is stopped in a write holds the check up for no longer.
+const TRY_MAX: Duration = Duration::from_secs(1);
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -189,12 +192,20 @@ impl Files {
                 Err(error) => return Err(StoreError::file("read", home.join(CURRENT))(error)),
             }
             let current = Generation::open(home, &options)?;
+            if options.create {
+                modes::close_to_others(home);
+            }
             Ok(Self { home: home.to_owned(), current: RwLock::new(Arc::new(current)), options: options.clone() })
         })
     }
 
     pub(crate) fn home(&self) -> &Path {
         &self.home
+    }
+
+    /// The data file of the generation that is open now.
+    pub(crate) fn data_file(&self) -> PathBuf {
+        self.current().path.clone()
     }
 
     /// The generation that is open now.
@@ -237,7 +248,7 @@ impl Files {
             let pin = self.pin()?;
             let writer = pin.writer(&self.options)?;
             let txn = retry("the write lock", self.options.wait, || {
-                let begun = contained(|| match writer.try_begin_write() {
+                let begun = contained(&pin.path, || match writer.try_begin_write() {
                     Ok(txn) => Ok(Some(txn)),
                     Err(redb::TransactionError::WouldBlock) => Ok(None),
                     Err(error) => Err(error.into()),
@@ -246,7 +257,7 @@ impl Files {
                     // Nothing has begun: the handle is as good as before.
                     StoreError::Busy { .. } => error,
                     // An earlier write failed before it came to its commit.
-                    StoreError::Database(ref cause) if matches!(**cause, redb::Error::PreviousIo) => {
+                    StoreError::Database { ref source, .. } if matches!(**source, redb::Error::PreviousIo) => {
                         pin.writer_failed(&self.options, error);
                         StoreError::WriterFailed
                     }
@@ -257,15 +268,31 @@ impl Files {
         })
     }
 
+    /// Tries whether a write would get its handle. Nothing of it reaches the file.
+    pub(crate) fn try_writing(&self) -> Result<(), StoreError> {
+        within(self.options.wait.min(TRY_MAX), || {
+            let pin = self.pin()?;
+            if let Writer::Open(_) = &*lock(&pin.writer) {
+                return Ok(());
+            }
+            let open = || builder(&self.options).create_with_backend(DataFile::tried(&pin.path, &self.options)?);
+            let database = opened(&pin.path, open)?;
+            contained(&pin.path, || {
+                drop(database);
+                Ok(())
+            })
+        })
+    }
+
     /// Makes what was written durable. After a failure nothing more is written.
     pub(crate) fn finish(&self, txn: WriteTransaction, pin: &Pin) -> Result<(), StoreError> {
-        let done = within(self.options.wait, || contained(|| Ok(txn.commit()?)));
+        let done = within(self.options.wait, || contained(&pin.path, || Ok(txn.commit()?)));
         done.map_err(|error| pin.writer_failed(&self.options, error))
     }
 
     /// Drops what was written.
     pub(crate) fn undo(&self, txn: WriteTransaction, pin: &Pin) {
-        if let Err(error) = within(self.options.wait, || contained(|| Ok(txn.abort()?))) {
+        if let Err(error) = within(self.options.wait, || contained(&pin.path, || Ok(txn.abort()?))) {
             // Nothing of it was named by a commit, so nothing of it is ever seen; but the handle is spoilt.
             tracing::warn!(%error, "a write could not be undone in order");
             pin.writer_failed(&self.options, error);
@@ -295,7 +322,15 @@ impl Files {
         self.sweep(sole.generation.number)?;
         let path = self.home.join(data_file(number));
         make_private(&path)?;
-        let filled = open_writer(&path, &self.options).and_then(|new| contained(|| fill(&old, &new)));
+        let filled = open_writer(&path, &self.options).and_then(|new| {
+            contained(&sole.generation.path, || {
+                fill(&old, &new).map_err(|error| match error {
+                    // What is read is the old one; what finds no room is the new one.
+                    StoreError::Database { .. } => error.in_file(&path),
+                    _ => error,
+                })
+            })
+        });
         let published = filled.and_then(|()| write_current(&self.home, number, Publish::Replace));
         if let Err(error) = published {
             // Where `CURRENT` has moved on in spite of the error, the file must stay.
@@ -360,6 +395,11 @@ fn tried(locked: Result<(), fs::TryLockError>, home: &Path) -> Result<Option<()>
 }
 
 impl Generation {
+    /// The data file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn open(home: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
         let name = home.join(CURRENT);
         retry("the store", options.wait, || {
@@ -386,7 +426,7 @@ impl Generation {
                 return Ok(None);
             }
             let reader = open_reader(&opened.path, options)?;
-            check_format(&reader, home)?;
+            check_format(&reader, &opened.path, home)?;
             opened.reader = RwLock::new(Some(Arc::new(reader)));
             opened.lock.let_go();
             Ok(Some(opened))
@@ -458,8 +498,8 @@ impl Generation {
 
     fn begin_read(&self, options: &OpenOptions) -> Result<ReadTransaction, StoreError> {
         let begin = |reading: &Reading| match reading {
-            Reading::Reader(reader) => contained(|| Ok(reader.begin_read()?)),
-            Reading::Writer(writer) => contained(|| Ok(writer.begin_read()?)),
+            Reading::Reader(reader) => contained(&self.path, || Ok(reader.begin_read()?)),
+            Reading::Writer(writer) => contained(&self.path, || Ok(writer.begin_read()?)),
         };
         let reading = self.reading(options)?;
         let error = match begin(&reading) {
@@ -481,6 +521,9 @@ impl Generation {
             Writer::Open(database) => return Ok(database.clone()),
             Writer::Failed => return Err(StoreError::WriterFailed),
             Writer::Absent => {}
+        }
+        if let Some(home) = self.path.parent() {
+            modes::close_to_others(home);
         }
         let database = Arc::new(open_writer(&self.path, options)?);
         *writer = Writer::Open(database.clone());
@@ -514,13 +557,30 @@ fn absent(home: &Path) -> StoreError {
     let not_ours = |why: &str| StoreError::NotAStore { path: home.to_owned(), why: why.into() };
     match fs::metadata(home) {
         Ok(metadata) if !metadata.is_dir() => not_ours("it is not a directory"),
-        Ok(_) if home.join(CURRENT).is_symlink() => not_ours("its file CURRENT leads nowhere"),
+        Ok(_) if home.join(CURRENT).is_symlink() => without_current(home, "its file CURRENT leads nowhere"),
         Ok(_) => match fs::read_dir(home).map(|mut entries| entries.next().is_some()) {
-            Ok(true) => not_ours("it has no file CURRENT"),
+            Ok(true) => without_current(home, "it has no file CURRENT"),
             _ => StoreError::Absent(home.to_owned()),
         },
+        Err(error) if error.kind() == io::ErrorKind::NotFound && home.is_symlink() => {
+            not_ours("it is a link that leads nowhere")
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => StoreError::Absent(home.to_owned()),
         Err(error) => StoreError::file("read", home)(error),
+    }
+}
+
+/// What a directory is whose `CURRENT` does not serve: beside what only we make it is a damaged store, else
+/// somebody else's directory.
+fn without_current(home: &Path, why: &str) -> StoreError {
+    let (path, why) = (home.to_owned(), why.to_owned());
+    let mut names = fs::read_dir(home).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    // A data file in the making was never named by any `CURRENT`.
+    let is_ours = |name: &str| (is_data_file(name) && name.ends_with(".redb")) || name == INDEX_LOCK;
+    if names.any(|name| name.to_str().is_some_and(is_ours)) {
+        StoreError::Incomplete { path, why }
+    } else {
+        StoreError::NotAStore { path, why }
     }
 }
 
@@ -531,6 +591,10 @@ fn absent(home: &Path) -> StoreError {
 fn create(home: &Path, options: &OpenOptions) -> Result<(), StoreError> {
     if home.exists() {
         check_empty(home)?;
+        // Before anything is in it.
+        modes::close_to_others(home);
+    } else if home.is_symlink() {
+        return Err(absent(home));
     } else {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(StoreError::file("make", home))?;
         make_mode(home, 0o700)?;
@@ -562,21 +626,10 @@ fn check_empty(home: &Path) -> Result<(), StoreError> {
         // A later generation was named once: whoever lost its `CURRENT` must not be shown an empty store instead.
         let later = name.starts_with("store.") && !name.starts_with(&data_file(1));
         if later || !is_ours(&name) {
-            let why = format!("it holds {name} and no file CURRENT");
-            return Err(StoreError::NotAStore { path: home.to_owned(), why });
+            return Err(without_current(home, &format!("it holds {name} and no file CURRENT")));
         }
     }
     Ok(())
-}
-
-/// Whether a name is one that we give to data files, whole or in the making; a copy that somebody keeps there is not.
-fn is_data_file(name: &str) -> bool {
-    let Some((generation, rest)) = name.strip_prefix("store.").and_then(|rest| rest.split_once(".redb")) else {
-        return false;
-    };
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let in_the_making = rest.strip_prefix('.').and_then(|rest| rest.split_once('.'));
-    is_number(generation) && (rest.is_empty() || in_the_making.is_some_and(|(p, i)| is_number(p) && is_number(i)))
 }
 
 /// Files that may lie in a directory whose `CURRENT` is not there yet.
@@ -589,7 +642,7 @@ fn is_ours(name: &str) -> bool {
 
 fn fill_first(path: &Path, options: &OpenOptions) -> Result<(), StoreError> {
     let database = open_writer(path, options)?;
-    contained(|| {
+    contained(path, || {
         let txn = database.begin_write()?;
         tables::create_all(&txn)?;
         txn.open_table(tables::META)?.insert("format", u64::from(FORMAT))?;
@@ -659,7 +712,7 @@ fn write_current(home: &Path, generation: u64, publish: Publish) -> Result<(), S
 }
 
 fn read_current(file: &mut File, name: &Path, home: &Path) -> Result<u64, StoreError> {
-    let not_ours = |why: &str| StoreError::NotAStore { path: home.to_owned(), why: why.into() };
+    let not_ours = |why: &str| without_current(home, why);
     let mut text = String::new();
     // A handful of words; anything longer is another program's file.
     match file.take(256).read_to_string(&mut text) {
@@ -668,6 +721,9 @@ fn read_current(file: &mut File, name: &Path, home: &Path) -> Result<u64, StoreE
             return Err(not_ours("its file CURRENT is not ours"));
         }
         Err(error) => return Err(StoreError::file("read", name)(error)),
+    }
+    if text.trim().is_empty() {
+        return Err(not_ours("its file CURRENT is empty"));
     }
     let mut words = text.split_whitespace();
     let (magic, format, data, rest) = (words.next(), words.next(), words.next(), words.next());
@@ -696,8 +752,8 @@ fn check_range(found: u32, home: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn check_format(reader: &ReadOnlyDatabase, home: &Path) -> Result<(), StoreError> {
-    let found = contained(|| {
+fn check_format(reader: &ReadOnlyDatabase, path: &Path, home: &Path) -> Result<(), StoreError> {
+    let found = contained(path, || {
         let txn = reader.begin_read()?;
         let table = match txn.open_table(tables::META) {
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
@@ -720,7 +776,12 @@ fn builder(options: &OpenOptions) -> redb::Builder {
 /// What the opening of `path` came to, in our errors.
 fn opened<T>(path: &Path, open: impl FnOnce() -> Result<T, DatabaseError>) -> Result<Option<T>, StoreError> {
     let not_a_store = |why: String| StoreError::NotAStore { path: path.to_owned(), why };
-    contained(|| match open() {
+    // `CURRENT` named it, so there was a store.
+    let incomplete = |why: &str| StoreError::Incomplete {
+        path: path.parent().unwrap_or(path).to_owned(),
+        why: format!("its data file {} {why}", path.file_name().unwrap_or_default().display()),
+    };
+    contained(path, || match open() {
         Ok(database) => Ok(Some(database)),
         Err(DatabaseError::RepairAborted) => Ok(None),
         Err(DatabaseError::LockProtocolMismatch) => Err(StoreError::OtherProtocol(path.to_owned())),
@@ -728,9 +789,9 @@ fn opened<T>(path: &Path, open: impl FnOnce() -> Result<T, DatabaseError>) -> Re
             Err(not_a_store(format!("its database has the unknown version {version}")))
         }
         Err(DatabaseError::Storage(redb::StorageError::Io(source))) => Err(match source.kind() {
-            io::ErrorKind::InvalidData => not_a_store("it is no database".into()),
-            io::ErrorKind::NotFound => not_a_store("it is missing".into()),
-            io::ErrorKind::TimedOut => StoreError::from(redb::StorageError::Io(source)),
+            io::ErrorKind::InvalidData => incomplete("is no database"),
+            io::ErrorKind::NotFound => incomplete("is missing"),
+            io::ErrorKind::TimedOut | io::ErrorKind::UnexpectedEof => StoreError::from(redb::StorageError::Io(source)),
             _ => StoreError::file("open", path)(source),
         }),
         Err(error) => Err(error.into()),
@@ -744,21 +805,17 @@ fn open_reader(path: &Path, options: &OpenOptions) -> Result<ReadOnlyDatabase, S
     }
     // The last writer died: whoever opens it for writing repairs it, in a millisecond.
     close(open_writer(path, options)?);
-    open()?.ok_or_else(|| StoreError::Database(Box::new(redb::Error::RepairAborted)))
+    open()?.ok_or_else(|| StoreError::database(redb::Error::RepairAborted).in_file(path))
 }
 
 /// Closes a handle. It writes once more then, and meets what is damaged.
 fn close<T>(handle: T) {
-    let closed = contained(|| {
-        drop(handle);
-        Ok(())
-    });
-    if let Err(error) = closed {
-        tracing::warn!(%error, "a database handle could not be closed in order");
+    if let Err(said) = caught(|| drop(handle)) {
+        tracing::warn!(said, "a database handle could not be closed in order");
     }
 }
 
 fn open_writer(path: &Path, options: &OpenOptions) -> Result<Database, StoreError> {
     let open = || opened(path, || builder(options).create_with_backend(DataFile::writable(path, options)?));
-    open()?.ok_or_else(|| StoreError::Database(Box::new(redb::Error::RepairAborted)))
+    open()?.ok_or_else(|| StoreError::database(redb::Error::RepairAborted).in_file(path))
 }

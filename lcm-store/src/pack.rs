@@ -46,17 +46,21 @@ pub(crate) struct Dictionary {
     bytes: Vec<u8>,
     decompress: DDict<'static>,
     /// Made with the first record that is written: it takes a millisecond, which a search need not pay.
-    compress: OnceLock<CDict<'static>>,
+    compress: OnceLock<Option<CDict<'static>>>,
 }
 
 impl Dictionary {
-    pub(crate) fn new(number: u32, bytes: &[u8]) -> Arc<Self> {
-        let decompress = DDict::create(bytes);
-        Arc::new(Self { number, bytes: bytes.to_vec(), decompress, compress: OnceLock::new() })
+    /// # Errors
+    /// When zstd makes nothing of the bytes: they are damaged.
+    pub(crate) fn new(number: u32, bytes: &[u8]) -> Result<Arc<Self>, StoreError> {
+        let decompress =
+            DDict::try_create(bytes).ok_or_else(|| StoreError::row("dictionaries", number, "it is no dictionary"))?;
+        Ok(Arc::new(Self { number, bytes: bytes.to_vec(), decompress, compress: OnceLock::new() }))
     }
 
-    fn for_compression(&self) -> &CDict<'static> {
-        self.compress.get_or_init(|| CDict::create(&self.bytes, LEVEL))
+    /// `None` when zstd makes nothing of the bytes.
+    fn for_compression(&self) -> Option<&CDict<'static>> {
+        self.compress.get_or_init(|| CDict::try_create(&self.bytes, LEVEL)).as_ref()
     }
 }
 
@@ -158,7 +162,7 @@ fn compress(raw: &[u8], dictionary: Option<&Dictionary>) -> Option<Vec<u8>> {
     COMPRESS.with_borrow_mut(|context| {
         let mut frame = Vec::with_capacity(zstd::zstd_safe::compress_bound(raw.len()));
         let done = match dictionary {
-            Some(dictionary) => context.compress_using_cdict(&mut frame, raw, dictionary.for_compression()),
+            Some(dictionary) => context.compress_using_cdict(&mut frame, raw, dictionary.for_compression()?),
             None => context.compress(&mut frame, raw, LEVEL),
         };
         (done.is_ok() && frame.len() < raw.len()).then_some(frame)
@@ -319,4 +323,17 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_dictionary_is_an_error_and_not_a_panic() {
+        // The number with which zstd's dictionaries begin, and nothing that could follow it.
+        let bytes = [&[0x37, 0xa4, 0x30, 0xec][..], &[0xff; 60]].concat();
+        let error = Dictionary::new(3, &bytes).err().unwrap();
+        assert!(error.is_damage() && error.to_string().starts_with("row 3 of table dictionaries"), "{error}");
+    }
 }

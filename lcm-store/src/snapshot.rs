@@ -15,7 +15,9 @@ use lcm_core::{
     Arrival, IdPrefix, NodeId, OpId, OrderKey, Owner, SessionId, StoredMessage, Summary, SummaryNumber, TimelineId,
     canon,
 };
-use redb::{AccessGuard, ReadTransaction, ReadableTable, ReadableTableMetadata, StorageError};
+use redb::{
+    AccessGuard, ReadTransaction, ReadableTable, ReadableTableMetadata, StorageError, TableDefinition, TableHandle,
+};
 
 use crate::error::{StoreError, contained};
 use crate::open::{Files, Pin, lock};
@@ -97,12 +99,71 @@ pub struct Placed {
     pub volatile: Vec<u8>,
 }
 
+/// One line of a log.
+#[derive(Debug)]
+pub enum Listed {
+    /// What stands there.
+    Whole(Placed),
+    /// What stands there cannot be read.
+    Damaged {
+        /// Its number.
+        arrival: Arrival,
+        /// Where in the log it stands.
+        order: OrderKey,
+        /// What is wrong with it.
+        why: StoreError,
+    },
+}
+
+impl Listed {
+    /// Where in the log it stands.
+    #[must_use]
+    pub fn order(&self) -> &OrderKey {
+        match self {
+            Self::Whole(placed) => &placed.order,
+            Self::Damaged { order, .. } => order,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn arrival(&self) -> Arrival {
+        match self {
+            Self::Whole(placed) => placed.arrival,
+            Self::Damaged { arrival, .. } => *arrival,
+        }
+    }
+
+    /// What stands there; `None` when it is damaged.
+    #[must_use]
+    pub fn placed(&self) -> Option<&Placed> {
+        match self {
+            Self::Whole(placed) => Some(placed),
+            Self::Damaged { .. } => None,
+        }
+    }
+
+    /// What stands there.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub fn whole(self) -> Result<Placed, StoreError> {
+        match self {
+            Self::Whole(placed) => Ok(placed),
+            Self::Damaged { why, .. } => Err(why),
+        }
+    }
+}
+
 /// Whether a read hashes what it reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hashes {
     Checked,
     Unchecked,
 }
+
+/// More places than these are not hidden by a damaged page; such a difference is a damaged number.
+const HIDDEN_MAX: u64 = 1 << 16;
 
 /// More record numbers between the first and the last are no run of writes.
 const NEAR_MAX: u64 = 4096;
@@ -162,11 +223,9 @@ impl Buffer {
 
 impl Snapshot {
     pub(crate) fn new(files: &Files, dictionaries: &Arc<Dictionaries>) -> Result<Self, StoreError> {
-        contained(|| {
-            let (txn, pin) = files.begin_read()?;
-            let tables = ReadTables::open(&txn)?;
-            Ok(Self { tables, txn, pin, dictionaries: dictionaries.clone() })
-        })
+        let (txn, pin) = files.begin_read()?;
+        let tables = contained(pin.path(), || Ok(ReadTables::open(&txn)?))?;
+        Ok(Self { tables, txn, pin, dictionaries: dictionaries.clone() })
     }
 
     /// The newest arrival number, 0 for an empty store.
@@ -174,7 +233,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails.
     pub fn last_arrival(&self) -> Result<Arrival, StoreError> {
-        contained(|| Ok(Arrival(self.tables.places.last()?.map_or(0, |(key, _)| key.value()))))
+        contained(self.pin.path(), || Ok(Arrival(self.tables.places.last()?.map_or(0, |(key, _)| key.value()))))
     }
 
     /// The number of places: messages and published summaries.
@@ -182,7 +241,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails.
     pub fn places_len(&self) -> Result<u64, StoreError> {
-        contained(|| Ok(self.tables.places.len()?))
+        contained(self.pin.path(), || Ok(self.tables.places.len()?))
     }
 
     /// The number of rows that hold distinct messages, summaries and bodies; a long one takes several.
@@ -190,28 +249,35 @@ impl Snapshot {
     /// # Errors
     /// When the database fails.
     pub fn record_rows_len(&self) -> Result<u64, StoreError> {
-        contained(|| Ok(self.tables.records.len()?))
+        contained(self.pin.path(), || Ok(self.tables.records.len()?))
     }
 
-    /// What stands at `arrival`, whoever asks. Callers that answer a person or an agent use
-    /// [`Snapshot::find_place`].
+    /// The last number of a place to look for, and whether numbers behind it may be lost.
+    ///
+    /// Nothing is ever deleted, so the last number is also how many there are. Where a damaged page lets the two
+    /// differ, the larger one is believed, unless it is so large that only a damaged number can be.
+    pub(crate) fn place_numbers(&self) -> Result<(u64, bool), StoreError> {
+        let places = &self.tables.places;
+        let (last, rows) = (places.last()?.map_or(0, |(key, _)| key.value()), places.len()?);
+        let known = last.max(rows).min(last.min(rows).saturating_add(HIDDEN_MAX));
+        Ok((known, known < last.max(rows)))
+    }
+
+    /// What stands at `arrival`, whoever asks; an error where something stood. Callers that answer a person or an agent
+    /// use [`Snapshot::find_place`].
     pub(crate) fn place_row(&self, arrival: Arrival) -> Result<Option<PlaceRow>, StoreError> {
         match self.tables.places.get(arrival.0)? {
-            None => Ok(None),
             Some(row) => PlaceRow::from_bytes(row.value(), arrival.0).map(Some),
+            None if (1..=self.place_numbers()?.0).contains(&arrival.0) => Err(missing(arrival)),
+            None => Ok(None),
         }
     }
 
-    /// The rows of `places` in a range of arrival numbers, rising.
-    pub(crate) fn place_rows(
-        &self,
-        range: RangeInclusive<u64>,
-    ) -> Result<impl DoubleEndedIterator<Item = Result<(Arrival, PlaceRow), StoreError>> + use<>, StoreError> {
-        Ok(self.tables.places.range(range)?.map(|entry| {
-            let (key, value) = entry?;
-            let arrival = Arrival(key.value());
-            Ok((arrival, PlaceRow::from_bytes(value.value(), arrival.0)?))
-        }))
+    /// The rows of `places` for every number of a range, rising. There are no gaps in the numbers, so a row that
+    /// does not come is damage.
+    pub(crate) fn place_rows(&self, range: RangeInclusive<u64>) -> Result<PlaceRows<'_>, StoreError> {
+        let rows = self.tables.places.range(range.clone())?;
+        Ok(PlaceRows { snapshot: self, numbers: range, rows, ahead: None })
     }
 
     /// What stands at `arrival`, when `scope` reaches it.
@@ -219,7 +285,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or the row is damaged.
     pub fn find_place(&self, scope: &Scope, arrival: Arrival) -> Result<Option<Placed>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let resolved = Resolved::new(scope, self)?;
             let Some(row) = self.place_row(arrival)? else { return Ok(None) };
             let seen = self.admits(&resolved, arrival, &row)?;
@@ -242,7 +308,7 @@ impl Snapshot {
         prefix: &IdPrefix,
         max: usize,
     ) -> Result<Vec<(NodeId, Placed)>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let resolved = Resolved::new(scope, self)?;
             let (low, high) = prefix.range();
             let mut found = Vec::new();
@@ -303,7 +369,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or a row is damaged.
     pub fn places_of(&self, scope: &Scope, id: &NodeId) -> Result<Vec<Placed>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let resolved = Resolved::new(scope, self)?;
             let Some(value) = self.tables.hashes.get(id.key())? else { return Ok(Vec::new()) };
             let (record, first) = value.value();
@@ -327,7 +393,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or a row is damaged.
     pub fn find_summary(&self, scope: &Scope, number: SummaryNumber) -> Result<Option<Placed>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let arrival = self.txn.open_table(tables::SUMMARIES)?.get(number.0)?.map(|arrival| arrival.value());
             let Some(arrival) = arrival.map(Arrival) else { return Ok(None) };
             match self.find_place(scope, arrival)? {
@@ -346,7 +412,7 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::Damaged`] and its kin when bytes do not match their ids.
     pub fn read(&self, record: RecordNumber, buffer: &mut Buffer) -> Result<(), StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let row = self.tables.records.get(record.0)?;
             let row = row.ok_or_else(|| StoreError::row("records", record.0, "it is missing"))?;
             self.read_row(record.0, row.value(), buffer, &Near::default(), Hashes::Checked)
@@ -361,7 +427,7 @@ impl Snapshot {
         near: &Near,
         buffer: &mut Buffer,
     ) -> Result<(), StoreError> {
-        contained(|| match near.get(record.0) {
+        contained(self.pin.path(), || match near.get(record.0) {
             Some(row) => self.read_row(record.0, row, buffer, near, Hashes::Unchecked),
             None => {
                 let row = self.tables.records.get(record.0)?;
@@ -395,7 +461,7 @@ impl Snapshot {
         if last.saturating_sub(first) > NEAR_MAX {
             return Ok(Near::default());
         }
-        contained(|| {
+        contained(self.pin.path(), || {
             let mut near = Near { first, rows: Vec::new() };
             for entry in self.tables.records.range(range)? {
                 let (key, row) = entry?;
@@ -489,14 +555,14 @@ impl Snapshot {
         }
         let table = self.txn.open_table(tables::DICTIONARIES)?;
         let bytes = table.get(number)?.ok_or_else(|| StoreError::row("dictionaries", number, "it is missing"))?;
-        let dictionary = Dictionary::new(number, bytes.value());
+        let dictionary = Dictionary::new(number, bytes.value())?;
         let mut known = self.dictionaries.0.write().unwrap_or_else(PoisonError::into_inner);
         Ok(known.entry(key).or_insert(dictionary).clone())
     }
 
     /// The dictionary for new records: the newest.
     pub(crate) fn newest_dictionary(&self) -> Result<Option<Arc<Dictionary>>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let newest = self.txn.open_table(tables::DICTIONARIES)?.last()?.map(|(key, _)| key.value());
             newest.map(|number| self.dictionary(number)).transpose()
         })
@@ -521,7 +587,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or the row is damaged.
     pub fn children(&self, record: RecordNumber) -> Result<Vec<RecordNumber>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let table = self.txn.open_table(tables::CHILDREN)?;
             let Some(row) = table.get(record.0)? else { return Ok(Vec::new()) };
             let numbers = ChildrenRow::from_bytes(row.value(), record.0)?.records(record.0)?;
@@ -534,7 +600,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or a row is damaged.
     pub fn child_places(&self, scope: &Scope, record: RecordNumber) -> Result<Vec<Placed>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let resolved = Resolved::new(scope, self)?;
             let table = self.txn.open_table(tables::CHILDREN)?;
             let Some(row) = table.get(record.0)? else { return Ok(Vec::new()) };
@@ -556,13 +622,8 @@ impl Snapshot {
                     continue;
                 }
                 let last = numbers[run - 1];
-                let mut rows = self.place_rows(first..=last)?;
-                for number in first..=last {
-                    let (arrival, row) = rows.next().ok_or(StoreError::NoPlace(Arrival(number)))??;
-                    if arrival.0 != number {
-                        return Err(StoreError::NoPlace(Arrival(number)));
-                    }
-                    take(arrival, row)?;
+                for (arrival, row) in self.place_rows(first..=last)? {
+                    take(arrival, row?)?;
                 }
                 numbers = &numbers[run..];
             }
@@ -575,7 +636,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails.
     pub fn parents(&self, record: RecordNumber) -> Result<Vec<RecordNumber>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let table = self.txn.open_table(tables::PARENTS)?;
             let mut parents = Vec::new();
             for entry in table.range((record.0, 0)..=(record.0, u64::MAX))? {
@@ -661,7 +722,7 @@ impl Snapshot {
 
     fn read_near(&self, record: RecordNumber, near: &Near, buffer: &mut Buffer) -> Result<(), StoreError> {
         match near.get(record.0) {
-            Some(row) => contained(|| self.read_row(record.0, row, buffer, near, Hashes::Checked)),
+            Some(row) => contained(self.pin.path(), || self.read_row(record.0, row, buffer, near, Hashes::Checked)),
             None => self.read(record, buffer),
         }
     }
@@ -670,7 +731,7 @@ impl Snapshot {
 
     /// Every owner and its number.
     pub(crate) fn owners(&self) -> Result<Vec<(Owner, u64)>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let table = self.txn.open_table(tables::OWNERS)?;
             let (mut owners, mut numbers) = (Vec::new(), HashSet::new());
             for entry in table.iter()? {
@@ -704,7 +765,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or a row is damaged.
     pub fn sessions(&self, scope: &Scope) -> Result<Vec<Session>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let resolved = Resolved::new(&Scope { sessions: Vec::new(), ..scope.clone() }, self)?;
             let mut sessions = Vec::new();
             let mut keys = Rising::new("sessions", 0..=u64::MAX);
@@ -730,7 +791,7 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::NoSession`] when there is none.
     pub fn session(&self, id: SessionId) -> Result<Session, StoreError> {
-        contained(|| Ok(session(id, self.session_row(id)?.ok_or(StoreError::NoSession(id))?)))
+        contained(self.pin.path(), || Ok(session(id, self.session_row(id)?.ok_or(StoreError::NoSession(id))?)))
     }
 
     /// The session that `owner`'s host calls `name`.
@@ -738,7 +799,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or a row is damaged.
     pub fn session_named(&self, owner: &Owner, name: &str) -> Result<Option<Session>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let owners = self.txn.open_table(tables::OWNERS)?;
             let Some(number) = owners.get((owner.agent.as_str(), owner.person.as_str()))? else { return Ok(None) };
             let names = self.txn.open_table(tables::SESSION_NAMES)?;
@@ -756,7 +817,7 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::NoTimeline`] when there is none.
     pub fn timeline(&self, id: TimelineId) -> Result<Timeline, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let row = self.timeline_row(id)?;
             let parent = match row.parent {
                 None => None,
@@ -771,7 +832,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or a row is damaged.
     pub fn timelines_of(&self, session: SessionId) -> Result<Vec<TimelineId>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let table = self.txn.open_table(tables::SESSION_TIMELINES)?;
             let range = (session.0, 0)..=(session.0, u64::MAX);
             let mut keys = Rising::new("session_timelines", range.clone());
@@ -819,7 +880,21 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or a row is damaged.
     pub fn log(&self, timeline: TimelineId, after: Option<&OrderKey>, max: usize) -> Result<Vec<Placed>, StoreError> {
-        contained(|| {
+        self.listed(timeline, after, max)?.into_iter().map(Listed::whole).collect()
+    }
+
+    /// As [`Snapshot::log`], but what cannot be read at a place stands in its stead: one damaged place must not hide
+    /// those beside it.
+    ///
+    /// # Errors
+    /// When the database fails, or what lists the places is damaged.
+    pub fn listed(
+        &self,
+        timeline: TimelineId,
+        after: Option<&OrderKey>,
+        max: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        contained(self.pin.path(), || {
             let mut runs = Vec::new();
             for span in self.lineage(timeline)? {
                 let (low, high) = span.keys(after);
@@ -833,14 +908,14 @@ impl Snapshot {
             while places.len() < max {
                 // Nearly always the first run that has one left: only a late place of a branch, put between places that
                 // it shares, lies in front of those.
-                let heads = runs.iter().enumerate().filter_map(|(i, (_, _, head))| Some((i, &head.as_ref()?.order)));
+                let heads = runs.iter().enumerate().filter_map(|(i, (_, _, head))| Some((i, head.as_ref()?.order())));
                 let Some((i, _)) = heads.min_by_key(|(_, order)| *order) else { break };
                 let (span, rows, head) = &mut runs[i];
                 let next = self.next_in(span, rows)?;
                 if let (Some(place), Some(next)) = (&head, &next)
-                    && place.order >= next.order
+                    && place.order() >= next.order()
                 {
-                    return Err(StoreError::row("timeline", next.arrival, "it is listed behind what follows it"));
+                    return Err(StoreError::row("timeline", next.arrival(), "it is listed behind what follows it"));
                 }
                 places.extend(std::mem::replace(head, next));
             }
@@ -853,24 +928,24 @@ impl Snapshot {
         &self,
         span: &Span,
         rows: &mut impl Iterator<Item = Result<(AccessGuard<'k, &'static [u8]>, AccessGuard<'k, u64>), StorageError>>,
-    ) -> Result<Option<Placed>, StoreError> {
+    ) -> Result<Option<Listed>, StoreError> {
         for entry in rows {
             let (key, value) = entry?;
             let arrival = Arrival(value.value());
-            if span.until.as_ref().is_some_and(|(_, newest)| arrival > *newest) {
-                continue;
-            }
-            let row = self.place_row(arrival)?;
-            let place = row.map(|row| placed(arrival, row)).transpose()?;
-            // The row has no check of its own, so it and its place must agree; and where keys are damaged, a range may
-            // give what lies outside of it, even somebody else's.
-            let found = place.filter(|place| {
-                let listed = tables::timeline_key(place.timeline, place.order.as_bytes());
-                place.timeline == span.timeline && listed == key.value()
+            let strange = || StoreError::row("timeline", arrival, "the message does not stand where it is listed");
+            // Where keys are damaged, a range may give what lies outside of it, even somebody else's.
+            let order = key.value().strip_prefix(span.timeline.0.to_be_bytes().as_slice());
+            let order = order.and_then(OrderKey::from_bytes).ok_or_else(strange)?;
+            // The row has no check of its own, so it and its place must agree.
+            let place = self.place_row(arrival).and_then(|row| match placed(arrival, row.ok_or_else(strange)?)? {
+                place if place.timeline == span.timeline && place.order == order => Ok(place),
+                _ => Err(strange()),
             });
-            return match found {
-                Some(place) => Ok(Some(place)),
-                None => Err(StoreError::row("timeline", arrival, "the message does not stand where it is listed")),
+            return match place {
+                Ok(_) if span.until.as_ref().is_some_and(|(_, newest)| arrival > *newest) => continue,
+                Ok(place) => Ok(Some(Listed::Whole(place))),
+                Err(why) if why.is_damage() => Ok(Some(Listed::Damaged { arrival, order, why })),
+                Err(error) => Err(error),
             };
         }
         Ok(None)
@@ -881,7 +956,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails.
     pub fn log_len(&self, timeline: TimelineId) -> Result<u64, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let mut count = 0;
             for span in self.lineage(timeline)? {
                 let (low, high) = span.keys(None);
@@ -908,12 +983,12 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or a row is damaged.
     pub fn last_place(&self, timeline: TimelineId) -> Result<Option<Placed>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let mut last = None;
             for span in self.lineage(timeline)? {
                 let (low, high) = span.keys(None);
                 let mut rows = self.tables.timeline.range(low.as_slice()..high.as_slice())?.rev();
-                let here = self.next_in(&span, &mut rows)?;
+                let here = self.next_in(&span, &mut rows)?.map(Listed::whole).transpose()?;
                 // A branch may have no place of its own but a late one between those that it shares.
                 last = here.into_iter().chain(last).max_by(|one, other| one.order.cmp(&other.order));
             }
@@ -921,12 +996,68 @@ impl Snapshot {
         })
     }
 
+    /// Proves that nothing that lists messages hides a row: a damaged page can make the rows on it absent, and whoever
+    /// reads everything would not miss them. A walk over the keys alone; the rows are checked when they are read.
+    ///
+    /// # Errors
+    /// [`StoreError::DamagedFile`] when rows are hidden; otherwise when the database fails.
+    pub fn check_listed(&self) -> Result<(), StoreError> {
+        contained(self.pin.path(), || {
+            self.check_rows(tables::SESSIONS)?;
+            self.check_rows(tables::TIMELINES)?;
+            self.check_rows(tables::SESSION_TIMELINES)?;
+            self.check_rows(tables::TIMELINE)?;
+            self.check_rows(tables::REVISIONS)?;
+            // One row less that the table itself agrees with: a page of another time. Each place is a message's, which
+            // is listed, or a summary's.
+            let (places, lost) = self.place_numbers()?;
+            let listed = self.tables.timeline.len()?.saturating_add(self.txn.open_table(tables::SUMMARIES)?.len()?);
+            if lost || listed != places {
+                let why = format!("{listed} messages and summaries are listed, and there are {places}");
+                return Err(StoreError::damaged_file(why));
+            }
+            let (timelines, of_sessions) =
+                (self.tables.timelines.len()?, self.txn.open_table(tables::SESSION_TIMELINES)?.len()?);
+            if timelines != of_sessions {
+                let why = format!("{of_sessions} timelines are listed, and there are {timelines}");
+                return Err(StoreError::damaged_file(why));
+            }
+            Ok(())
+        })
+    }
+
+    /// Counts the rows of a table, whose keys must rise.
+    fn check_rows<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        definition: TableDefinition<'static, K, V>,
+    ) -> Result<(), StoreError> {
+        let table = self.txn.open_table(definition)?;
+        let (mut shown, mut before) = (0_u64, Vec::new());
+        for entry in table.iter()? {
+            let key = entry?.0;
+            let key = key.value();
+            let key = K::as_bytes(&key);
+            if shown > 0 && K::compare(&before, key.as_ref()).is_ge() {
+                return Err(StoreError::damaged_file(format!("table {} is out of order", definition.name())));
+            }
+            before.clear();
+            before.extend_from_slice(key.as_ref());
+            shown += 1;
+        }
+        let rows = table.len()?;
+        if shown != rows {
+            let why = format!("table {} shows {shown} of its {rows} rows", definition.name());
+            return Err(StoreError::damaged_file(why));
+        }
+        Ok(())
+    }
+
     /// Whether any message has a later form.
     ///
     /// # Errors
     /// When the database fails.
     pub fn has_revisions(&self) -> Result<bool, StoreError> {
-        contained(|| Ok(!self.txn.open_table(tables::REVISIONS)?.is_empty()?))
+        contained(self.pin.path(), || Ok(!self.txn.open_table(tables::REVISIONS)?.is_empty()?))
     }
 
     /// The later forms of the message at a place, oldest first.
@@ -934,7 +1065,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or a row is damaged.
     pub fn revisions(&self, arrival: Arrival) -> Result<Vec<(RecordNumber, i64, Vec<u8>)>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let table = self.txn.open_table(tables::REVISIONS)?;
             let rows = table.range((arrival.0, 0)..=(arrival.0, u32::MAX))?;
             let mut keys = Rising::new("revisions", (arrival.0, 0)..=(arrival.0, u32::MAX));
@@ -953,7 +1084,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or a row is damaged.
     pub fn ops(&self, from: OpId, max: usize) -> Result<Vec<Op>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let table = self.txn.open_table(tables::OPS)?;
             let mut keys = Rising::new("ops", from.0..=u64::MAX);
             let rows = table.range(from.0..)?.take(max).map(|entry| {
@@ -971,7 +1102,7 @@ impl Snapshot {
     /// # Errors
     /// When the database fails or a row is damaged.
     pub fn view(&self, session: SessionId, as_of: OpId) -> Result<Option<View>, StoreError> {
-        contained(|| {
+        contained(self.pin.path(), || {
             let table = self.txn.open_table(tables::VIEWS)?;
             let mut rows = table.range((session.0, 0)..=(session.0, as_of.0))?;
             match rows.next_back() {
@@ -984,6 +1115,53 @@ impl Snapshot {
             }
         })
     }
+}
+
+/// The rows of `places` for every number of a range; see [`Snapshot::place_rows`].
+pub(crate) struct PlaceRows<'s> {
+    snapshot: &'s Snapshot,
+    numbers: RangeInclusive<u64>,
+    rows: redb::Range<'static, u64, &'static [u8]>,
+    /// A row that came before its number did.
+    ahead: Option<PlaceEntry>,
+}
+
+type PlaceEntry = (AccessGuard<'static, u64>, AccessGuard<'static, &'static [u8]>);
+
+impl Iterator for PlaceRows<'_> {
+    type Item = (Arrival, Result<PlaceRow, StoreError>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let number = self.numbers.next()?;
+        Some((Arrival(number), self.row(number)))
+    }
+}
+
+impl PlaceRows<'_> {
+    fn row(&mut self, number: u64) -> Result<PlaceRow, StoreError> {
+        loop {
+            let entry = match self.ahead.take() {
+                Some(ahead) => Some(ahead),
+                None => self.rows.next().transpose()?,
+            };
+            match entry {
+                Some((key, row)) if key.value() == number => return PlaceRow::from_bytes(row.value(), number),
+                // Its turn is over: its key was damaged, or the one of a row in front of it.
+                Some((key, _)) if key.value() < number => {}
+                other => {
+                    // Where one key is damaged, its neighbours still answer to theirs.
+                    self.ahead = other;
+                    let arrival = Arrival(number);
+                    return self.snapshot.place_row(arrival)?.ok_or_else(|| missing(arrival));
+                }
+            }
+        }
+    }
+}
+
+/// A place is lost: numbers are given without gaps.
+fn missing(arrival: Arrival) -> StoreError {
+    StoreError::row("places", arrival, "it is missing")
 }
 
 /// The keys of a range as they come. Where keys are damaged, a range gives what lies outside of it, or the same twice.

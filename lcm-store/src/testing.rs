@@ -9,8 +9,12 @@ use std::io;
 use std::ops::Bound;
 use std::path::Path;
 
+use lcm_core::{Arrival, TimelineId};
+use redb::ReadableTable;
+
 use crate::error::StoreError;
 use crate::open::{Files, OpenOptions};
+use crate::record::{PlaceRow, Row};
 use crate::tables;
 
 /// What is about to be done to the data file.
@@ -69,6 +73,50 @@ pub trait Disk: Debug + Send + Sync {
     /// # Errors
     /// What the store is told when the step is not done at all.
     fn meet(&self, file: &Path, step: Step<'_>) -> io::Result<Fate>;
+}
+
+/// What can be lost of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The row of its place is gone, as when the key was damaged.
+    Place,
+    /// The row of its place is not what was written.
+    PlaceBytes,
+    /// Its timeline does not list it.
+    Listing,
+    /// Its record is gone.
+    Record,
+}
+
+/// Damages what a store keeps of a message.
+///
+/// # Errors
+/// When the store cannot be opened or written.
+pub fn lose(home: &Path, arrival: Arrival, loss: Loss) -> Result<(), StoreError> {
+    let files = Files::open(home, OpenOptions::default())?;
+    let (txn, pin) = files.begin_write()?;
+    {
+        let mut places = txn.open_table(tables::PLACES)?;
+        let bytes = places.get(arrival.0)?.map(|row| row.value().to_vec()).ok_or(StoreError::NoPlace(arrival))?;
+        let row = PlaceRow::from_bytes(&bytes, arrival.0)?;
+        match loss {
+            Loss::Place => {
+                places.remove(arrival.0)?;
+            }
+            Loss::PlaceBytes => {
+                let other: Vec<u8> = bytes.iter().map(|byte| byte ^ 1).collect();
+                places.insert(arrival.0, other.as_slice())?;
+            }
+            Loss::Listing => {
+                let key = tables::timeline_key(TimelineId(row.timeline), row.order_key(arrival)?.as_bytes());
+                txn.open_table(tables::TIMELINE)?.remove(key.as_slice())?;
+            }
+            Loss::Record => {
+                txn.open_table(tables::RECORDS)?.remove(row.record)?;
+            }
+        }
+    }
+    files.finish(txn, &pin)
 }
 
 /// Writes another format's number into the data file, as a later program would.

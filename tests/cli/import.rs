@@ -62,7 +62,7 @@ fn broken_lines_are_named_and_the_rest_comes_in() {
         ("messages.not-utf8.jsonl", 12, 2),
         ("openai.not-object.json", 10, 4),
         ("openai.nul.json", 10, 2),
-        ("openai.cut.json", 6, 2),
+        ("openai.cut.json", 6, 1),
         ("claude-code.broken-line.jsonl", 24, 1),
         ("claude-code.cut.jsonl", 24, 1),
         ("claude-code.not-object.jsonl", 25, 5),
@@ -83,6 +83,26 @@ fn a_packed_file_that_was_cut_gives_what_is_whole() {
     let ran = import(&desk, "import/messages.truncated.jsonl.gz");
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(count(&ran, "new") > 0 && ran.stdout.contains("cannot be read on from here"), "{ran:?}");
+    // Half a line and the end of what can be read are one loss.
+    assert_eq!(count(&ran, "lost"), 1, "{ran:?}");
+}
+
+#[test]
+fn what_is_wrong_behind_the_end_of_a_packed_file_costs_no_message() {
+    let whole = std::fs::read(fixture("import/messages.jsonl.gz")).unwrap();
+    let mut wrong_sum = whole.clone();
+    let at = wrong_sum.len() - 8;
+    wrong_sum[at] ^= 1;
+    let garbage = [&whole[..], b"garbage"].concat();
+    for (bytes, said) in
+        [(wrong_sum, "checksum"), (garbage, "behind its end"), (whole[..whole.len() - 2].to_vec(), "cut off")]
+    {
+        let desk = Desk::new();
+        let file = desk.put("odd.jsonl.gz", bytes);
+        let ran = desk.run(&["import", &file, "--format", "json"]);
+        assert_eq!((ran.code, count(&ran, "new"), count(&ran, "lost"), count(&ran, "noted")), (0, 14, 0, 1), "{ran:?}");
+        assert!(ran.stdout.contains(said), "{ran:?}");
+    }
 }
 
 #[test]
@@ -98,6 +118,14 @@ fn an_empty_file_is_nothing_and_makes_no_store() {
     let ran = desk.run(&["import", &fixture("import/empty.jsonl")]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("it is empty"), "{ran:?}");
+    assert!(!desk.home().exists(), "nothing was half-made");
+    for blank in [&b" \n\n"[..], b"\xef\xbb\xbf", b"\r\n\t"] {
+        let file = desk.put("blank.jsonl", blank);
+        for args in [&["import", &file][..], &["import", &file, "--as", "openai"]] {
+            let ran = desk.run(args);
+            assert_eq!((ran.code, ran.stderr.as_str()), (1, "[desk]/blank.jsonl: it is empty\n"), "{ran:?}");
+        }
+    }
     assert!(!desk.home().exists(), "nothing was half-made");
 }
 

@@ -37,6 +37,20 @@ fn wrong_use_is_exit_code_2() {
         &["grep", "x", "-i", "-s"],
         &["grep", "x", "--words", "-F"],
         &["grep", "["],
+        &["grep", "--words", ""],
+        &["grep", "--ranked", " \t"],
+        &["grep", "--words", "\"\""],
+        &["grep", "x", "-m", "0"],
+        &["grep", "x", "--ranked", "-m", "0"],
+        &["log", "#1", "-n", "0"],
+        &["show", "#1", "-n", "0"],
+        &["log", "#"],
+        &["log", "#one"],
+        &["log", "# 1"],
+        &["show", "#"],
+        &["show", "#1x"],
+        &["grep", "x", "--session", "#"],
+        &["export", "#"],
         &["grep", "(a{1000}){1000}"],
         &["log", "#1", "--limit", "-3"],
         &["show"],
@@ -54,6 +68,140 @@ fn wrong_use_is_exit_code_2() {
         let ran = desk.run(args);
         assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
         assert!(ran.stdout.is_empty() && !ran.stderr.is_empty(), "{args:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_pattern_is_refused_in_one_sentence_that_says_why() {
+    let desk = filled();
+    for (pattern, why) in [
+        ("(", "unclosed group"),
+        ("a\n(?P<1>b)", "invalid capture group character"),
+        ("(a{1000}){1000}", "it is too large to run"),
+        ("\\p{Nothing}", "Unicode property not found"),
+    ] {
+        let ran = desk.run(&["grep", pattern]);
+        let said = format!("lcm-cli: the pattern is not a usable regular expression: {why}\n  hint: ");
+        assert!(ran.code == 2 && ran.stderr.starts_with(&said), "{ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 2, "{ran:?}");
+    }
+}
+
+#[test]
+fn a_cursor_of_another_kind_of_search_is_called_that() {
+    let desk = filled();
+    for args in [
+        &["the", "--cursor", "r2"][..],
+        &["the", "--cursor", "a2"],
+        &["the", "--oldest", "--cursor", "b2"],
+        &["the", "--oldest", "--cursor", "r2"],
+        &["the", "--ranked", "--cursor", "b5"],
+        &["the", "--ranked", "--cursor", "a5"],
+        &["the", "--words", "--cursor", "a5"],
+        &["the", "-c", "--cursor", "r2"],
+    ] {
+        let ran = desk.run(&[&["grep"], args].concat());
+        let cursor = args.last().unwrap();
+        assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
+        assert!(ran.stderr.starts_with(&format!("lcm-cli: cursor {cursor} is of searches ")), "{args:?}: {ran:?}");
+    }
+    for args in
+        [&["the", "--cursor", "b9"][..], &["the", "--oldest", "--cursor", "a9"], &["the", "--words", "--cursor", "b9"]]
+    {
+        assert_eq!(desk.run(&[&["grep"], args].concat()).code, 0, "{args:?}");
+    }
+}
+
+#[test]
+fn a_number_behind_a_hash_is_always_the_number() {
+    let desk = Desk::new();
+    let file = |name: &str, said: &str| desk.put(name, format!("{{\"role\":\"user\",\"content\":\"{said}\"}}\n"));
+    assert_eq!(desk.run(&["import", &file("a.jsonl", "first"), "--session", "#2"]).code, 0);
+    assert_eq!(desk.run(&["import", &file("b.jsonl", "second"), "--session", "b"]).code, 0);
+    assert!(desk.run(&["log", "#2"]).stdout.contains("second"));
+    assert_eq!(desk.run(&["log", "#3"]).code, 1);
+    assert_eq!(desk.run(&["log", "#99999999999999999999"]).code, 1);
+}
+
+#[test]
+fn names_with_line_ends_are_shown_in_one_line() {
+    let desk = filled();
+    let name = "a\nb\x1b[31m\u{202e}.jsonl";
+    let missing = desk.path(name).display().to_string();
+    let there = desk.put(name, "{\"role\":\"user\",\"content\":\"a\"}\nno JSON\n");
+    let none = desk.put("no\nmessages.txt", "Dear Ada,\n");
+    for args in [
+        &["import", &format!("{missing}.not")][..],
+        &["import", &there],
+        &["import", &none],
+        &["export", "-o", &format!("{missing}/x")],
+        &["export", "-o", &there],
+        &["log", "no\nsession"],
+        &["log", "#\n"],
+        &["sessions", "--home", &there],
+        &["grep", "x", "--role", "no\nbody"],
+        &["no\nsuch\ncommand"],
+    ] {
+        let ran = desk.run(args);
+        assert!(ran.code > 0, "{args:?}: {ran:?}");
+        let lines = [&ran.stdout, &ran.stderr].map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).concat();
+        // No name begins a line, and none is left as it is.
+        assert!(lines.iter().all(|line| !line.starts_with(['b', 's', 'm'])), "{args:?}: {ran:?}");
+        assert!(!ran.all().contains(['\x1b', '\u{202e}']), "{args:?}: {ran:?}");
+    }
+    // Candidates have lines of their own, names in them have none.
+    for (name, said) in [("x\ny1", "1"), ("x\ny2", "2")] {
+        let file = desk.put("x.jsonl", format!("{{\"role\":\"user\",\"content\":\"{said}\"}}\n"));
+        assert_eq!(desk.run(&["import", &file, "--session", name]).code, 0);
+    }
+    let ran = desk.run(&["log", "x"]);
+    assert_eq!((ran.code, ran.stderr.lines().count()), (2, 4), "{ran:?}");
+    assert!(ran.stderr.contains(" x␊y1 (agent "), "{ran:?}");
+}
+
+#[test]
+fn a_file_that_is_missing_comes_with_a_hint() {
+    let desk = Desk::new();
+    let ran = desk.run(&["import", "/no/such/file.json"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(
+        ran.stderr.contains("cannot read /no/such/file.json: ") && ran.stderr.contains("\n  hint: look at"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_home_that_cannot_be_one_says_what_it_is() {
+    let desk = Desk::new();
+    std::os::unix::fs::symlink(desk.path("nowhere"), desk.path("dangling")).unwrap();
+    let file = desk.put("file", "x");
+    let dangling = desk.path("dangling").display().to_string();
+    for (home, said) in [(&dangling, "is a link that leads nowhere"), (&file, "is not a directory")] {
+        for args in [&["sessions"][..], &["import", &fixture("import/openai.json")]] {
+            let ran = desk.run(&[args, &["--home", home]].concat());
+            assert!(ran.code == 3 && ran.stderr.contains(said), "{ran:?}");
+        }
+    }
+    assert!(!desk.path("nowhere").exists());
+}
+
+#[test]
+fn a_store_that_lacks_a_file_is_damaged_and_not_another_directory() {
+    type Damage = fn(&Desk);
+    let damages: [(&str, Damage); 5] = [
+        ("it has no file CURRENT", |desk| fs::remove_file(desk.home().join("CURRENT")).unwrap()),
+        ("its file CURRENT is empty", |desk| fs::write(desk.home().join("CURRENT"), "").unwrap()),
+        ("its file CURRENT is not ours", |desk| fs::write(desk.home().join("CURRENT"), "x").unwrap()),
+        ("its data file store.1.redb is missing", |desk| fs::remove_file(desk.home().join("store.1.redb")).unwrap()),
+        ("its data file store.1.redb is no database", |desk| fs::write(desk.home().join("store.1.redb"), "").unwrap()),
+    ];
+    for (said, damage) in damages {
+        let desk = filled();
+        damage(&desk);
+        let ran = desk.run(&["sessions"]);
+        let expected = format!("lcm-cli: the store in [desk]/home is damaged: {said}\n  hint: ");
+        assert!(ran.code == 3 && ran.stderr.starts_with(&expected), "{ran:?}");
+        assert!(ran.stderr.contains("copy") && !ran.stderr.contains("another directory"), "{ran:?}");
     }
 }
 

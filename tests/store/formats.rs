@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
@@ -138,11 +139,14 @@ fn told(store: &Store) -> String {
 }
 
 fn unpacked(format: u32, home: &Path) {
-    fs::create_dir(home).unwrap();
+    fs::DirBuilder::new().mode(0o700).create(home).unwrap();
     fs::copy(fixture(format).join("CURRENT"), home.join("CURRENT")).unwrap();
     let mut data = Vec::new();
     GzDecoder::new(fs::File::open(fixture(format).join("store.1.redb.gz")).unwrap()).read_to_end(&mut data).unwrap();
     fs::write(home.join("store.1.redb"), data).unwrap();
+    for name in ["CURRENT", "store.1.redb"] {
+        fs::set_permissions(home.join(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod disks;
 mod model;
 mod crashes;
 mod damage;
+mod lost;
 mod refusals;
 mod permissions;
 mod generations;

@@ -49,6 +49,51 @@ fn a_store_is_private_under_any_mask() {
     });
 }
 
+#[test]
+fn an_empty_directory_becomes_private_when_a_store_is_made_in_it() {
+    let folder = folder();
+    let home = folder.path().join("store");
+    fs::create_dir(&home).unwrap();
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).unwrap();
+    drop(open(&home));
+    assert_eq!(mode(&home), 0o700);
+}
+
+/// As after `cp -r` and an unpacked backup.
+#[test]
+fn a_store_that_was_opened_to_others_is_told_of_and_closed_by_whoever_writes() {
+    let folder = folder();
+    let home = folder.path().join("store");
+    fill(&home);
+    open(&home).catch_up(lcm_store::Pace::Bulk, &|_| {}).unwrap();
+    fs::write(home.join("notes.txt"), "not ours").unwrap();
+    fs::set_permissions(home.join("notes.txt"), fs::Permissions::from_mode(0o644)).unwrap();
+    let opened = ["", "CURRENT", "store.1.redb", "index", "index/words", "index/sieve"].map(|name| home.join(name));
+    let open_all = || {
+        for path in &opened {
+            let others = if path.is_dir() { 0o755 } else { 0o644 };
+            fs::set_permissions(path, fs::Permissions::from_mode(others)).unwrap();
+        }
+    };
+    open_all();
+    let store = reopen(&home).unwrap();
+    let report = lcm_tests::stores::check(&store).unwrap();
+    let told = report.told.iter().filter(|fault| fault.part == "modes" && !fault.derived).count();
+    assert_eq!((told, report.faults), (opened.len(), u64::try_from(opened.len()).unwrap()), "{:#?}", report.told);
+    assert_eq!(mode(&home), 0o755, "a check changes nothing");
+    // With the first write, and when a store is opened to be written.
+    let id = store.snapshot().unwrap().sessions(&lcm_store::Scope::everything()).unwrap()[0].id;
+    append(&store, id, &[user("more")]).unwrap();
+    assert_whole(&store);
+    drop(store);
+    open_all();
+    assert_whole(&open(&home));
+    for path in &opened {
+        assert_eq!(mode(path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+    }
+    assert_eq!(mode(&home.join("notes.txt")), 0o644);
+}
+
 /// Whoever may not write into the directory, or into its files, still reads; a write says why it cannot.
 #[test]
 fn a_store_that_must_not_be_written_is_read() {

@@ -32,7 +32,7 @@ fn refused(home: &Path) -> Vec<StoreError> {
 }
 
 fn is_no_store(error: &StoreError) -> bool {
-    matches!(error, StoreError::NotAStore { .. })
+    matches!(error, StoreError::NotAStore { .. } | StoreError::Incomplete { .. })
 }
 
 #[test]
@@ -197,6 +197,6 @@ fn a_lost_current_does_not_become_an_empty_store() {
     make(&home);
     fs::remove_file(home.join("CURRENT")).unwrap();
     // The first generation may be what a crash left before it was named; what is in it is kept.
-    assert!(matches!(reopen(&home), Err(StoreError::NotAStore { .. })));
+    assert!(matches!(reopen(&home), Err(StoreError::Incomplete { .. })));
     assert_eq!(everything(&open(&home)).unwrap().len(), 1);
 }

@@ -21,6 +21,9 @@ pub fn folder_on_disk() -> TempDir {
 /// Copies the files of a folder into another, which is made.
 pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("the copy's folder can be made");
+    // A store is its owner's alone, and so is its copy.
+    let mode = fs::metadata(from).expect("the folder can be looked at").permissions();
+    fs::set_permissions(to, mode).expect("the copy's folder is ours");
     for entry in fs::read_dir(from).expect("the folder can be read") {
         let entry = entry.expect("the folder can be read");
         if entry.path().is_dir() {

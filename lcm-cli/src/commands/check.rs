@@ -57,7 +57,7 @@ pub(crate) fn run(args: &CheckArgs, service: &dyn Service, ui: &mut Ui) -> Resul
         ui.show(&line)?;
         for fault in &report.told {
             let mut line = ui.text();
-            line.plain("  ").styled(ui::BOLD, fault.part).plain(": ").said(&fault.what);
+            line.plain("  ").styled(ui::BOLD, fault.part).plain(": ").plain(ui::clean_line(&fault.what));
             ui.show(&line)?;
         }
         let told = u64::try_from(report.told.len()).unwrap_or(u64::MAX);

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &DescribeArgs, service: &dyn Service, ui: &mut Ui) -> Re
 /// A line of a description: what, and its value.
 fn field(ui: &mut Ui, what: &str, value: &str) -> Result<(), CliError> {
     let mut line = ui.text();
-    line.styled(ui::BOLD, format_args!("{what:<10}")).said(value);
+    line.styled(ui::BOLD, format_args!("{what:<10}")).plain(ui::clean_line(value));
     ui.show(&line)
 }
 

@@ -1,8 +1,7 @@
 //! `lcm-cli export`: everything that was said, as JSON lines that import takes.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
@@ -11,10 +10,10 @@ use lcm_core::Json;
 use lcm_engine::error::EngineError;
 use lcm_engine::hosts::export::encode;
 use lcm_engine::service::{ExportRecord, ExportRequest, Service};
-use tempfile::NamedTempFile;
 
 use super::ScopeArgs;
 use crate::error::{CliError, Outcome};
+use crate::target::{Existing, Target};
 use crate::ui::{self, Ui};
 
 /// Write everything that was said as JSON lines
@@ -44,25 +43,16 @@ pub(crate) fn run(args: &ExportArgs, service: &dyn Service, ui: &mut Ui) -> Resu
     let request = ExportRequest { scope, now_ms: ui.now_ms() };
     let Some(path) = &args.output else {
         let (counts, _) = write(service, &request, &mut |line| ui.bytes(line))?;
+        counts.tell(ui);
         return Ok(counts.outcome());
     };
-    let fail = |what: &'static str| move |source| CliError::File { what, path: path.clone(), source };
-    if !args.force && fs::symlink_metadata(path).is_ok() {
-        let what = format!("{} is there already", path.display());
-        return Err(CliError::usage(what, "name another file, or replace it with --force"));
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Made with mode 0600 beside its last place, so that a failure leaves nothing and a rename shows all at once.
-    let file = NamedTempFile::new_in(folder).map_err(fail("write"))?;
-    file.as_file().set_permissions(fs::Permissions::from_mode(0o600)).map_err(fail("write"))?;
-    let mut out = Packed::new(file.as_file(), path);
-    let (counts, bytes) = write(service, &request, &mut |line| out.write_all(line).map_err(fail("write")))?;
-    out.finish().map_err(fail("write"))?;
-    file.as_file().sync_all().map_err(fail("write"))?;
-    match args.force {
-        true => file.persist(path).map_err(|error| fail("write")(error.error))?,
-        false => file.persist_noclobber(path).map_err(|error| fail("write")(error.error))?,
-    };
+    let fail = |source| CliError::File { what: "write", path: path.clone(), source };
+    let target = Target::new(path, if args.force { Existing::Replaced } else { Existing::Kept })?;
+    let mut out = Packed::new(target.file(), path);
+    let (counts, bytes) = write(service, &request, &mut |line| out.write_all(line).map_err(fail))?;
+    out.finish().map_err(fail)?;
+    target.finish()?;
+    counts.tell(ui);
     if ui.is_json() {
         let file = path.to_string_lossy();
         ui.json(&Json::object([
@@ -73,7 +63,7 @@ pub(crate) fn run(args: &ExportArgs, service: &dyn Service, ui: &mut Ui) -> Resu
         ]))?;
     } else {
         let mut line = ui.text();
-        line.said(&path.display().to_string()).plain(format_args!(
+        line.named(&path.display().to_string()).plain(format_args!(
             ": {}, {}",
             ui::counted(counts.sessions, "session"),
             ui::counted(counts.messages, "message")
@@ -87,11 +77,35 @@ pub(crate) fn run(args: &ExportArgs, service: &dyn Service, ui: &mut Ui) -> Resu
 struct Counts {
     sessions: u64,
     messages: u64,
+    /// What is damaged and left out, and the first of it, a line each.
+    damaged: u64,
+    told: Vec<String>,
 }
+
+/// Damaged messages that are named one by one: more than these nobody reads, and `check` tells all.
+const TOLD_MAX: usize = 100;
 
 impl Counts {
     fn outcome(&self) -> Outcome {
-        if self.sessions == 0 { Outcome::Nothing } else { Outcome::Done }
+        match (self.damaged, self.sessions) {
+            (1.., _) => Outcome::Partly,
+            (0, 0) => Outcome::Nothing,
+            (0, _) => Outcome::Done,
+        }
+    }
+
+    /// Tells of what is left out.
+    fn tell(&self, ui: &mut Ui) {
+        for line in &self.told {
+            ui.note(line);
+        }
+        let told = u64::try_from(self.told.len()).unwrap_or(u64::MAX);
+        if self.damaged > told {
+            ui.note(format_args!("{} more are damaged and left out", ui::thousands(self.damaged - told)));
+        }
+        if self.damaged > 0 {
+            ui.note("`lcm-cli check` tells the extent");
+        }
     }
 }
 
@@ -103,8 +117,15 @@ fn write(
 ) -> Result<(Counts, u64), CliError> {
     let (mut line, mut counts, mut bytes, mut failed) = (Vec::new(), Counts::default(), 0_u64, None);
     let exported = service.export(request, &mut |record| {
-        if let ExportRecord::End { sessions, messages } = record {
-            counts = Counts { sessions, messages };
+        match &record {
+            ExportRecord::End { sessions, messages } => (counts.sessions, counts.messages) = (*sessions, *messages),
+            ExportRecord::Damaged { number, why } => {
+                counts.damaged += 1;
+                if counts.told.len() < TOLD_MAX {
+                    counts.told.push(format!("left out: message {number}: {why}"));
+                }
+            }
+            _ => {}
         }
         line.clear();
         encode(&record, &mut line);

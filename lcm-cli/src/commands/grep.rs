@@ -9,7 +9,7 @@ use lcm_engine::service::{
     Scope, SearchMode, SearchRequest, Service, Session, WordHit, Words,
 };
 
-use super::ScopeArgs;
+use super::{ScopeArgs, at_least_one};
 use crate::error::{CliError, Outcome};
 use crate::json;
 use crate::moment;
@@ -44,7 +44,7 @@ pub(crate) struct GrepArgs {
     #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0, hide_default_value = true)]
     context: usize,
     /// Show at most this many messages
-    #[arg(long, short = 'm', value_name = "COUNT")]
+    #[arg(long, short = 'm', value_name = "COUNT", value_parser = at_least_one)]
     limit: Option<usize>,
     /// Show at most this many matching lines of a message
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
@@ -127,9 +127,6 @@ pub(crate) fn run(args: &GrepArgs, service: &dyn Service, ui: &mut Ui) -> Result
                 })?)
             }
         };
-    if args.limit == Some(0) {
-        return Ok(Outcome::Nothing);
-    }
     if args.words || args.ranked {
         return words(args, scope, filter, after, service, ui);
     }
@@ -246,7 +243,7 @@ fn count(args: &GrepArgs, mut request: GrepRequest, service: &dyn Service, ui: &
             } else {
                 let mut line = ui.text();
                 line.styled(ui::HANDLE, format_args!("#{}", session.id)).plain("  ");
-                line.said_styled(ui::NAME, &session.name).plain(format_args!("  {}", ui::thousands(*count)));
+                line.named(&session.name).plain(format_args!("  {}", ui::thousands(*count)));
                 ui.show(&line)?;
             }
         }
@@ -270,6 +267,10 @@ fn words(
     service: &dyn Service,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
+    // Quotes hold words together and are none; nothing would be found, whatever was said.
+    if args.pattern.chars().all(|c| c.is_whitespace() || c == '"') {
+        return Err(CliError::usage("there is no word to look for", "name one or more"));
+    }
     let words = Words {
         hits_max: args.limit.unwrap_or(WORD_HITS),
         after,
@@ -404,7 +405,7 @@ fn place(text: &mut Text, entry: &Entry, sessions: &BTreeMap<SessionId, Session>
     super::heading(text, entry, ui);
     text.plain("  ").styled(ui::HANDLE, format_args!("#{}", entry.session));
     if let Some(session) = sessions.get(&entry.session) {
-        text.plain(" ").said_styled(ui::NAME, &session.name);
+        text.plain(" ").named(&session.name);
     }
 }
 

@@ -288,7 +288,7 @@ impl Report {
 
     fn show(&self, ui: &mut Ui) -> Result<(), CliError> {
         let mut line = ui.text();
-        line.said_styled(ui::NAME, &self.file).plain(": ");
+        line.named(&self.file).plain(": ");
         let sessions = u64::try_from(self.sessions.len()).unwrap_or(u64::MAX);
         line.plain(ui::counted(sessions, "session")).plain(", ");
         line.plain(ui::counted(self.new, "new message"));
@@ -305,7 +305,7 @@ impl Report {
         ui.show(&line)?;
         for (what, count) in &self.passed {
             let mut line = ui.text();
-            line.plain(format_args!("  passed over: {} × ", ui::thousands(*count))).said(what);
+            line.plain(format_args!("  passed over: {} × ", ui::thousands(*count))).plain(ui::clean_line(what));
             ui.show(&line)?;
         }
         for fault in self.faults.iter().take(FAULTS_SHOWN) {

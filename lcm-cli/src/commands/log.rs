@@ -3,7 +3,7 @@
 use lcm_core::{Arrival, Json, TimelineId};
 use lcm_engine::service::{LogRequest, Order, Service};
 
-use super::{ScopeArgs, one_session};
+use super::{ScopeArgs, at_least_one, one_session};
 use crate::error::{CliError, Outcome};
 use crate::json;
 use crate::ui::{self, Ui};
@@ -18,7 +18,7 @@ pub(crate) struct LogArgs {
     #[arg(value_name = "SESSION")]
     session: String,
     /// List at most this many
-    #[arg(long, short = 'n', value_name = "COUNT")]
+    #[arg(long, short = 'n', value_name = "COUNT", value_parser = at_least_one)]
     limit: Option<usize>,
     /// Begin at this message
     #[arg(long, value_name = "NUMBER")]

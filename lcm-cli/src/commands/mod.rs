@@ -105,8 +105,23 @@ pub(crate) enum Target {
     Node(Box<Entry>),
 }
 
-/// The session a text means.
+/// Reads how many of something are wanted, for which none makes no sense.
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The session a text means. `#` is followed by a number, whatever sessions are called.
 pub(crate) fn one_session(service: &dyn Service, scope: &Scope, text: &str) -> Result<Session, CliError> {
+    if let Some(number) = text.strip_prefix('#')
+        && (number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()))
+    {
+        let what = format!("{text:?} is no session: # is followed by the number of one");
+        return Err(CliError::usage(what, "`lcm-cli sessions` lists the numbers; a name stands without #"));
+    }
     let mut found = service.find_sessions(scope, text)?;
     match (found.pop(), found.is_empty()) {
         (Some(session), true) => Ok(session),
@@ -172,18 +187,12 @@ fn node_line(node: &Entry) -> String {
 }
 
 fn ambiguous(text: &str, count: usize, lines: impl Iterator<Item = String>) -> CliError {
-    let mut what = format!(
-        "{text:?} can mean {}",
-        if count > CANDIDATES_MAX { "many things".to_owned() } else { format!("{count} things") }
-    );
-    for line in lines.take(CANDIDATES_MAX) {
-        what.push_str("\n  ");
-        what.push_str(&line);
-    }
+    let things = if count > CANDIDATES_MAX { "many things".to_owned() } else { format!("{count} things") };
+    let mut candidates: Vec<String> = lines.take(CANDIDATES_MAX).collect();
     if count > CANDIDATES_MAX {
-        what.push_str("\n  …");
+        candidates.push("…".to_owned());
     }
-    CliError::Usage { what, hint: Some("give more of it, or the number".to_owned()) }
+    CliError::Ambiguous { what: format!("{text:?} can mean {things}"), candidates }
 }
 
 /// The line that stands over a message or summary.

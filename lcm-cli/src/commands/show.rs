@@ -5,7 +5,7 @@ use lcm_engine::service::{
     Child, DownTo, Entry, ExpandRequest, Expansion, ReadRequest, Scope, Service, SummaryPage, Whole,
 };
 
-use super::{ScopeArgs, Target, heading, one_target};
+use super::{ScopeArgs, Target, at_least_one, heading, one_target};
 use crate::error::{CliError, Outcome};
 use crate::json;
 use crate::ui::{self, Text, Ui};
@@ -26,7 +26,7 @@ pub(crate) struct ShowArgs {
     #[arg(long)]
     raw: bool,
     /// Show at most this many messages of a session
-    #[arg(long, short = 'n', value_name = "COUNT")]
+    #[arg(long, short = 'n', value_name = "COUNT", value_parser = at_least_one)]
     limit: Option<usize>,
     /// Begin at this message of the session
     #[arg(long, value_name = "NUMBER")]

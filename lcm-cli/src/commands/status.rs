@@ -38,7 +38,7 @@ pub(crate) fn run(_args: &StatusArgs, service: &dyn Service, ui: &mut Ui) -> Res
         ("index", index),
     ] {
         let mut line = ui.text();
-        line.styled(ui::BOLD, format_args!("{what:<9}")).said(&value);
+        line.styled(ui::BOLD, format_args!("{what:<9}")).plain(ui::clean_line(&value));
         ui.show(&line)?;
     }
     Ok(Outcome::Done)

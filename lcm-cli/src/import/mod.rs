@@ -3,6 +3,7 @@
 //! Everything that is not text is dealt with here; what the text means is the decoders' affair. A source is named by
 //! its path in all that is said about it.
 
+mod gzip;
 mod sqlite;
 
 use std::fs::File;
@@ -11,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::read::MultiGzDecoder;
 use lcm_engine::hosts::{self, DecodeError, DecodeOptions, Format, SQLITE_MAGIC, Sink};
 
 use crate::error::CliError;
@@ -167,8 +167,8 @@ fn decode_stream(
     is_database: impl FnOnce() -> SourceError,
 ) -> Result<(), SourceError> {
     let begin = input.fill_buf().map_err(DecodeError::Read)?;
-    let decoded = if begin.starts_with(&[0x1f, 0x8b]) {
-        hosts::decode(&mut MultiGzDecoder::new(input), options, sink)
+    let decoded = if begin.starts_with(&gzip::MAGIC) {
+        hosts::decode(&mut gzip::Unpacker::new(input), options, sink)
     } else {
         hosts::decode(&mut input, options, sink)
     };

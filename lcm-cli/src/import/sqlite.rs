@@ -6,13 +6,14 @@
 //!   both files are copied to a private folder and read there;
 //! * without a log nobody has it open, and it is opened as a file that does not change, which makes no other files.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lcm_engine::hosts::hermes::{self, Cell, Row, SCHEMA_KNOWN, SessionHead};
+use lcm_engine::hosts::hermes::{self, Cell, Row, SCHEMA_KNOWN, SessionHead, SessionName};
 use lcm_engine::hosts::{DecodeError, Decoded, Fault, Sink, Spot};
-use rusqlite::types::ValueRef;
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tempfile::TempDir;
 
@@ -72,73 +73,169 @@ pub(super) fn decode(path: &Path, sink: &mut Sink<'_>) -> Result<(), ReadError> 
         );
         sink(Decoded::Fault(Fault { at: Spot::Whole, what, is_kept: true }))?;
     }
-    let mut heads = Vec::new();
-    let read = each_row(connection, "SELECT * FROM sessions ORDER BY rowid", &[], &mut |row| {
-        heads.extend(SessionHead::of(&row));
-        Ok(())
-    });
-    cannot_go_on(read, "the list of sessions", sink)?;
-    let listed = heads.len();
-    let read = each_row(
-        connection,
-        "SELECT DISTINCT session_id FROM messages WHERE session_id NOT IN (SELECT id FROM sessions)",
-        &[],
-        &mut |row| {
-            heads.extend(row.session_id().map(|id| SessionHead::unlisted(&id)));
-            Ok(())
-        },
-    );
-    cannot_go_on(read, "the list of sessions", sink)?;
-    let mut copies = 0;
-    for (number, head) in heads.iter().enumerate() {
-        if number >= listed {
-            let what = format!("session {:?} has messages and is not in the list of sessions", head.id);
-            sink(Decoded::Fault(Fault { at: Spot::Whole, what, is_kept: true }))?;
-        }
-        copies += decode_session(connection, head, sink)?;
+    let mut reading = Reading { connection, sink, is_torn: false, rows: 0, copies: 0 };
+    let sessions = reading.sessions()?;
+    for session in &sessions {
+        reading.session(session)?;
     }
+    reading.account()?;
+    let copies = reading.copies;
     if copies > 0 {
         sink(Decoded::Passed { what: "copy that the agent made when it folded".to_owned(), count: copies })?;
     }
     Ok(())
 }
 
-/// Decodes one session; gives how many rows were copies of others.
-fn decode_session(connection: &Connection, head: &SessionHead, sink: &mut Sink<'_>) -> Result<u64, ReadError> {
-    let columns = columns(connection, "SELECT * FROM messages LIMIT 0").map_err(ReadError::Sqlite)?;
-    let mut rows = Vec::new();
-    let read =
-        each_row(connection, "SELECT * FROM messages WHERE session_id = ?1 ORDER BY id", &[&head.id], &mut |row| {
+/// A session that is listed, or that messages name.
+struct Session {
+    name: SessionName,
+    head: SessionHead,
+    /// What stands for it in `session_id`; more than one where ids of different kinds make one name.
+    ids: Vec<Cell>,
+    is_listed: bool,
+}
+
+/// All sessions there are, in the order in which they were met.
+#[derive(Default)]
+struct Sessions {
+    all: Vec<Session>,
+    by_name: HashMap<SessionName, usize>,
+}
+
+impl Sessions {
+    /// Makes a session known, unless it is.
+    fn add(&mut self, id: &Cell, head: impl FnOnce(&SessionName) -> SessionHead, is_listed: bool) {
+        let name = SessionName::of(id);
+        let number = *self.by_name.entry(name.clone()).or_insert_with(|| {
+            let (head, ids) = (head(&name), Vec::new());
+            self.all.push(Session { name, head, ids, is_listed });
+            self.all.len() - 1
+        });
+        let ids = &mut self.all[number].ids;
+        if !ids.contains(id) {
+            ids.push(id.clone());
+        }
+    }
+
+    /// The sessions. A name that we made and an agent gave is made another one.
+    fn into_vec(mut self) -> Vec<Session> {
+        let is_given = |name: &str| self.by_name.contains_key(&SessionName::Given(name.to_owned()));
+        for session in self.all.iter_mut().filter(|session| matches!(session.name, SessionName::Made(_))) {
+            while is_given(&session.head.name) {
+                session.head.name.push('\'');
+            }
+        }
+        self.all
+    }
+}
+
+/// Reads a database, and keeps account of its rows.
+struct Reading<'r, 's> {
+    connection: &'r Connection,
+    sink: &'r mut Sink<'s>,
+    /// Whether something could not be read to its end; that was told.
+    is_torn: bool,
+    /// Rows of `messages` that were read.
+    rows: u64,
+    /// Those that were copies of others.
+    copies: u64,
+}
+
+impl Reading<'_, '_> {
+    fn sessions(&mut self) -> Result<Vec<Session>, ReadError> {
+        let mut sessions = Sessions::default();
+        let read = each_row(self.connection, "SELECT * FROM sessions ORDER BY rowid", &[], &mut |row| {
+            sessions.add(row.cell("id"), |_| SessionHead::of(&row), true);
+            Ok(())
+        });
+        self.cannot_go_on(read, "the list of sessions")?;
+        // Asked for what there is and not for what is not listed: NULL is neither in a list nor not in it. And as
+        // bytes, whatever the column calls equal.
+        let ids = "SELECT DISTINCT session_id COLLATE BINARY AS id FROM messages";
+        let read = each_row(self.connection, ids, &[], &mut |row| {
+            sessions.add(row.cell("id"), SessionHead::unlisted, false);
+            Ok(())
+        });
+        self.cannot_go_on(read, "the list of the sessions that messages name")?;
+        Ok(sessions.into_vec())
+    }
+
+    /// Decodes one session.
+    fn session(&mut self, session: &Session) -> Result<(), ReadError> {
+        let columns = columns(self.connection, "SELECT * FROM messages LIMIT 0").map_err(ReadError::Sqlite)?;
+        // IS is what = is, and finds NULL too.
+        let is_one: Vec<String> =
+            (1..=session.ids.len()).map(|number| format!("session_id COLLATE BINARY IS ?{number}")).collect();
+        let sql = format!("SELECT * FROM messages WHERE {} ORDER BY id", is_one.join(" OR "));
+        let mut rows = Vec::new();
+        let read = each_row(self.connection, &sql, &session.ids, &mut |row| {
             rows.push(Row { columns: &columns, cells: row.cells });
             Ok(())
         });
-    cannot_go_on(read, &format!("session {:?}", head.id), sink)?;
-    let mut faults = Vec::new();
-    let (incoming, copies) = hermes::session(head, &rows, &mut faults);
-    for fault in faults {
-        sink(Decoded::Fault(fault))?;
-    }
-    if !incoming.messages.is_empty() {
-        sink(Decoded::Session(incoming))?;
-    }
-    Ok(copies)
-}
-
-/// What was read before a failure stays; the failure is told.
-fn cannot_go_on(read: Result<(), ReadError>, what: &str, sink: &mut Sink<'_>) -> Result<(), ReadError> {
-    match read {
-        Err(ReadError::Sqlite(error)) => {
-            let what = format!("{what} cannot be read to its end: {error}");
-            Ok(sink(Decoded::Fault(Fault { at: Spot::Whole, what, is_kept: false }))?)
+        self.rows += u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        let name = &session.head.name;
+        self.cannot_go_on(read, &format!("session {name:?}"))?;
+        if !rows.is_empty() {
+            if let SessionName::Made(_) = session.name {
+                self.kept(format!("messages whose session_id is no name come in as session {name:?}"))?;
+            } else if !session.is_listed {
+                self.kept(format!("session {name:?} has messages and is not in the list of sessions"))?;
+            }
         }
-        read => read,
+        let mut faults = Vec::new();
+        let (incoming, copies) = hermes::session(&session.head, &rows, &mut faults);
+        for fault in faults {
+            (self.sink)(Decoded::Fault(fault))?;
+        }
+        if !incoming.messages.is_empty() {
+            (self.sink)(Decoded::Session(incoming))?;
+        }
+        self.copies += copies;
+        Ok(())
+    }
+
+    /// Sees that every row of `messages` was read: whatever the reason, none is missing without a word.
+    fn account(&mut self) -> Result<(), ReadError> {
+        // The table itself is counted; an index may be damaged where the table is not.
+        let sql = "SELECT count(*) FROM messages NOT INDEXED";
+        match self.connection.query_row(sql, [], |row| row.get::<_, i64>(0)) {
+            Ok(all) => {
+                let missing = u64::try_from(all).unwrap_or(0).saturating_sub(self.rows);
+                if missing > 0 {
+                    self.lost(format!("{missing} of the {all} rows of its table messages were not read"))?;
+                }
+                Ok(())
+            }
+            // Where it is torn was told.
+            Err(_) if self.is_torn => Ok(()),
+            Err(error) => self.lost(format!("the rows of its table messages cannot be counted: {error}")),
+        }
+    }
+
+    /// What was read before a failure stays; the failure is told.
+    fn cannot_go_on(&mut self, read: Result<(), ReadError>, what: &str) -> Result<(), ReadError> {
+        match read {
+            Err(ReadError::Sqlite(error)) => {
+                self.is_torn = true;
+                self.lost(format!("{what} cannot be read to its end: {error}"))
+            }
+            read => read,
+        }
+    }
+
+    fn kept(&mut self, what: String) -> Result<(), ReadError> {
+        Ok((self.sink)(Decoded::Fault(Fault { at: Spot::Whole, what, is_kept: true }))?)
+    }
+
+    fn lost(&mut self, what: String) -> Result<(), ReadError> {
+        Ok((self.sink)(Decoded::Fault(Fault { at: Spot::Whole, what, is_kept: false }))?)
     }
 }
 
 fn has_table(connection: &Connection, name: &str) -> Result<bool, ReadError> {
     let sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1";
     let mut found = false;
-    each_row(connection, sql, &[name], &mut |_| {
+    each_row(connection, sql, &[Cell::Text(name.as_bytes().to_vec())], &mut |_| {
         found = true;
         Ok(())
     })?;
@@ -157,18 +254,33 @@ fn columns(connection: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> 
 fn each_row(
     connection: &Connection,
     sql: &str,
-    values: &[&str],
+    values: &[Cell],
     each: &mut dyn FnMut(Row<'_>) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
     let mut statement = connection.prepare(sql).map_err(ReadError::Sqlite)?;
     let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
-    let mut rows = statement.query(rusqlite::params_from_iter(values)).map_err(ReadError::Sqlite)?;
+    let mut rows = statement.query(rusqlite::params_from_iter(values.iter().map(Bound))).map_err(ReadError::Sqlite)?;
     while let Some(row) = rows.next().map_err(ReadError::Sqlite)? {
         let cells = (0..columns.len()).map(|i| row.get_ref(i).map(cell));
         let cells = cells.collect::<rusqlite::Result<_>>().map_err(ReadError::Sqlite)?;
         each(Row { columns: &columns, cells })?;
     }
     Ok(())
+}
+
+/// A cell as the value of a query.
+struct Bound<'c>(&'c Cell);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self.0 {
+            Cell::Null => ValueRef::Null,
+            Cell::Integer(number) => ValueRef::Integer(*number),
+            Cell::Real(number) => ValueRef::Real(*number),
+            Cell::Text(text) => ValueRef::Text(text),
+            Cell::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
 }
 
 fn cell(value: ValueRef<'_>) -> Cell {
@@ -295,6 +407,99 @@ mod tests {
         assert_eq!(messages(&path), 2);
         agent.execute_batch("COMMIT").unwrap();
         assert_eq!(messages(&path), 0);
+    }
+
+    /// Sessions by name, with the number of their messages.
+    type Counts = Vec<(String, usize)>;
+    /// What was told, and whether it was kept.
+    type Told = Vec<(String, bool)>;
+
+    /// What a database gives whose two tables are made and filled by `script`.
+    fn given(script: &str) -> (Counts, Told) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        Connection::open(&path).unwrap().execute_batch(script).unwrap();
+        let (mut sessions, mut told) = (Vec::new(), Vec::new());
+        decode(&path, &mut |decoded| {
+            match decoded {
+                Decoded::Session(incoming) => sessions.push((incoming.name, incoming.messages.len())),
+                Decoded::Fault(fault) => told.push((fault.what, fault.is_kept)),
+                Decoded::Passed { .. } => {}
+            }
+            Ok(())
+        })
+        .unwrap();
+        (sessions, told)
+    }
+
+    /// Tables that allow everything, with a message in each session.
+    fn loose(sessions: &[&str], messages: &[&str]) -> String {
+        let mut script = "CREATE TABLE sessions (id, source TEXT);
+             CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id, role TEXT, content TEXT, timestamp REAL);"
+            .to_owned();
+        for id in sessions {
+            script.push_str(&format!("INSERT INTO sessions VALUES ({id}, 'cli');"));
+        }
+        for id in messages {
+            let row = format!("({id}, 'user', 'of ' || quote({id}), 1)");
+            script.push_str(&format!("INSERT INTO messages (session_id, role, content, timestamp) VALUES {row};"));
+        }
+        script
+    }
+
+    fn named(sessions: &[(String, usize)]) -> Vec<(&str, usize)> {
+        sessions.iter().map(|(name, count)| (name.as_str(), *count)).collect()
+    }
+
+    /// A NULL in the list of sessions made "not in the list" true of nothing, and every message of a session that is
+    /// not listed was left out without a word; so were those whose id is no text.
+    #[test]
+    fn every_row_is_in_a_session_whatever_its_id_is() {
+        let ids = ["'a'", "NULL", "''", "x'00ff'", "7", "'gone'", "NULL"];
+        let all = ["unnamed", "unnamed (empty)", "unnamed x'00ff'", "gone"];
+        for listed in [&["'a'", "7"][..], &["'a'", "7", "NULL"], &["NULL", "'a'", "''", "x'00ff'", "7"], &[]] {
+            let (sessions, told) = given(&loose(listed, &ids));
+            let mut sessions = named(&sessions);
+            sessions.sort_unstable();
+            let expected =
+                [("7", 1), ("a", 1), ("gone", 1), ("unnamed", 2), ("unnamed (empty)", 1), ("unnamed x'00ff'", 1)];
+            assert_eq!(sessions, expected, "{listed:?}");
+            assert!(told.iter().all(|(_, is_kept)| *is_kept), "{told:?}");
+            for name in all {
+                let count = told.iter().filter(|(what, _)| what.contains(&format!("{name:?}"))).count();
+                assert_eq!(count, 1, "{name} of {listed:?}: {told:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ids_that_only_look_alike_are_two_sessions_and_those_that_make_one_name_are_one() {
+        // The agent's own session of that name is none of those without one.
+        let (sessions, _) = given(&loose(&["'unnamed'"], &["'unnamed'", "NULL"]));
+        assert_eq!(named(&sessions), [("unnamed", 1), ("unnamed'", 1)]);
+        let (sessions, _) = given(&loose(&["7", "7"], &["7", "'7'", "7"]));
+        assert_eq!(named(&sessions), [("7", 3)]);
+        // A column may call things equal that are not.
+        let script = loose(&[], &[]).replace("session_id,", "session_id TEXT COLLATE NOCASE,");
+        let rows = "INSERT INTO messages (session_id, role, timestamp) VALUES ('A', 'user', 1), ('a', 'user', 1);";
+        let (sessions, _) = given(&(script + rows));
+        assert_eq!(named(&sessions), [("A", 1), ("a", 1)]);
+    }
+
+    #[test]
+    fn rows_that_nothing_leads_to_are_told_as_lost() {
+        // An index that lost its rows: what is looked for by it is not found, and the table still has it.
+        let script = loose(&["'a'"], &["'a'", "'a'"])
+            + "CREATE INDEX of ON messages (session_id); PRAGMA writable_schema = 1;
+               UPDATE sqlite_master SET sql = replace(sql, '(session_id)', '(session_id) WHERE id < 0')
+                   WHERE name = 'of';
+               PRAGMA writable_schema = RESET; REINDEX;
+               PRAGMA writable_schema = 1;
+               UPDATE sqlite_master SET sql = 'CREATE INDEX of ON messages (session_id)' WHERE name = 'of';
+               PRAGMA writable_schema = RESET;";
+        let (sessions, told) = given(&script);
+        assert_eq!(named(&sessions), []);
+        assert_eq!(told, [("2 of the 2 rows of its table messages were not read".to_owned(), false)]);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(super) enum Part<'t> {
     Value { spot: Spot, text: &'t [u8] },
     /// Something between elements that should not be there.
     Fault(Fault),
+    /// The text ends too early: the last part, and all that is told of it.
+    CutOff(Fault),
 }
 
 /// The value of a document that is one whole object.
@@ -105,12 +107,16 @@ impl<'t> Scan<'t> {
         self.parts.push(Part::Fault(Fault::lost(Spot::Line(self.line), what)));
     }
 
+    fn cut_off(&mut self, spot: Spot, what: &str) {
+        self.parts.push(Part::CutOff(Fault::lost(spot, what)));
+    }
+
     fn list(&mut self) {
         self.step();
         loop {
             self.white();
             match self.peek() {
-                None => return self.fault("the text ends inside the list"),
+                None => return self.cut_off(Spot::Line(self.line), "the text ends inside the list"),
                 Some(b']') => {
                     self.step();
                     break;
@@ -120,6 +126,10 @@ impl<'t> Scan<'t> {
                     self.number += 1;
                     let spot = Spot::Element(self.number, self.line);
                     let text = self.value();
+                    // Half a value and half a list are one loss.
+                    if self.at >= self.text.len() && Json::parse(text).is_err() {
+                        return self.cut_off(spot, "the text ends inside it");
+                    }
                     self.parts.push(Part::Value { spot, text });
                 }
                 Some(_) => self.garbage(),
@@ -149,12 +159,17 @@ impl<'t> Scan<'t> {
                         return self.messages();
                     }
                     if self.at >= self.text.len() || self.value().is_empty() {
-                        return self.fault("the object has no whole list of messages");
+                        return self.no_messages();
                     }
                 }
-                _ => return self.fault("the object has no whole list of messages"),
+                _ => return self.no_messages(),
             }
         }
+    }
+
+    fn no_messages(&mut self) {
+        let what = "the object has no whole list of messages";
+        if self.at < self.text.len() { self.fault(what) } else { self.cut_off(Spot::Line(self.line), what) }
     }
 
     fn messages(&mut self) {
@@ -243,7 +258,7 @@ mod tests {
             .iter()
             .map(|part| match part {
                 Part::Value { spot, text } => format!("{spot}: {}", String::from_utf8_lossy(text)),
-                Part::Fault(fault) => format!("{}: {}", fault.at, fault.what),
+                Part::Fault(fault) | Part::CutOff(fault) => format!("{}: {}", fault.at, fault.what),
             })
             .collect()
     }
@@ -265,12 +280,9 @@ mod tests {
     fn a_list_that_ends_early_gives_what_was_whole() {
         assert_eq!(
             told("[{\"a\":1},\n{\"b\":\"cut"),
-            [
-                "element 1 in line 1: {\"a\":1}",
-                "element 2 in line 2: {\"b\":\"cut",
-                "line 2: the text ends inside the list"
-            ]
+            ["element 1 in line 1: {\"a\":1}", "element 2 in line 2: the text ends inside it",]
         );
+        assert_eq!(told("[{},"), ["element 1 in line 1: {}", "line 1: the text ends inside the list"]);
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub fn encode(record: &ExportRecord, out: &mut Vec<u8>) {
             Json::object(entries)
         }
         ExportRecord::Message(message) => return encode_message(message, out),
+        // What is left out has no line; whoever makes the export tells of it.
+        ExportRecord::Damaged { .. } => return,
         ExportRecord::End { sessions, messages } => {
             Json::object([("lcm", "end".into()), ("sessions", (*sessions).into()), ("messages", (*messages).into())])
         }
@@ -164,6 +166,8 @@ fn item(line: &Json) -> Result<Item, String> {
             person: Some(text("person")?),
             name: text("name")?,
             source: text("source")?,
+            // Exports of before had none, and without one a session is as whole.
+            created_ms: line.get("created_ms").and_then(Json::as_i64),
             ..Incoming::default()
         }))),
         "timeline" => {

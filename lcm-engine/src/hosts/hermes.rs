@@ -10,9 +10,12 @@
 //!   `message_uid`, or where there is none by being equal in content and moment to a folded row while standing
 //!   behind a later one; it is not a second message.
 //! * A session that the agent split goes on under another id; that stays a session of its own.
+//! * A row may name no session, or one by an id that is no name (NULL, empty, bytes). It is a message all the same
+//!   and comes in, under a name that says what the id is ([`SessionName`]).
 
 use std::collections::{HashMap, HashSet};
 
+use lcm_core::limits::NAME_BYTES_MAX;
 use lcm_core::{Json, JsonString, Message, NodeId};
 use rayon::prelude::*;
 
@@ -93,36 +96,85 @@ impl Row<'_> {
         if let Cell::Integer(number) = self.get(name) { Some(*number) } else { None }
     }
 
-    /// The session that a row of `messages` belongs to.
+    /// What stands in a column; [`Cell::Null`] when there is no such column.
     #[must_use]
-    pub fn session_id(&self) -> Option<String> {
-        self.text("session_id")
+    pub fn cell(&self, name: &str) -> &Cell {
+        self.get(name)
+    }
+}
+
+/// What a session is called, by its id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum SessionName {
+    /// The id itself.
+    Given(String),
+    /// Made by us, for an id that is no name; it says what the id is.
+    Made(String),
+}
+
+impl SessionName {
+    /// Bytes of an id that are shown when it is no text.
+    const BYTES_SHOWN: usize = 64;
+
+    /// The name of the session with this id.
+    #[must_use]
+    pub fn of(id: &Cell) -> Self {
+        match id {
+            Cell::Null => Self::Made("unnamed".to_owned()),
+            Cell::Integer(number) => Self::Given(number.to_string()),
+            Cell::Real(number) => Self::Given(number.to_string()),
+            Cell::Text(text) if text.is_empty() => Self::Made("unnamed (empty)".to_owned()),
+            Cell::Text(text) => match str::from_utf8(text) {
+                Ok(name) if name.len() <= NAME_BYTES_MAX => Self::Given(name.to_owned()),
+                Ok(name) => {
+                    let begin: String = name.chars().take(Self::BYTES_SHOWN).collect();
+                    Self::Made(format!("{begin}… ({} bytes)", name.len()))
+                }
+                Err(_) => Self::bytes(text),
+            },
+            Cell::Bytes(bytes) => Self::bytes(bytes),
+        }
+    }
+
+    fn bytes(bytes: &[u8]) -> Self {
+        let digits = hex_digits(&bytes[..bytes.len().min(Self::BYTES_SHOWN)]);
+        let more = if bytes.len() > Self::BYTES_SHOWN { format!("… ({} bytes)", bytes.len()) } else { String::new() };
+        Self::Made(format!("unnamed x'{digits}'{more}"))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Given(name) | Self::Made(name) => name,
+        }
     }
 }
 
 /// Whose messages follow: a row of `sessions`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHead {
-    /// Its id.
-    pub id: String,
+    /// What it is called.
+    pub name: String,
     source: String,
     agent: Option<String>,
     person: Option<String>,
 }
 
 impl SessionHead {
-    /// Reads a row of `sessions`; `None` when it has no id.
+    /// Reads a row of `sessions`.
     #[must_use]
-    pub fn of(row: &Row<'_>) -> Option<Self> {
+    pub fn of(row: &Row<'_>) -> Self {
         let source = row.text("source").map_or_else(|| "hermes".to_owned(), |source| format!("hermes:{source}"));
         let (agent, person) = (row.text("profile_name"), row.text("session_key"));
-        Some(Self { id: row.text("id")?, source, agent, person })
+        let name = SessionName::of(row.get("id")).as_str().to_owned();
+        Self { name, source, agent, person }
     }
 
     /// A session that only its messages name.
     #[must_use]
-    pub fn unlisted(id: &str) -> Self {
-        Self { id: id.to_owned(), source: "hermes".to_owned(), agent: None, person: None }
+    pub fn unlisted(name: &SessionName) -> Self {
+        Self { name: name.as_str().to_owned(), source: "hermes".to_owned(), agent: None, person: None }
     }
 }
 
@@ -140,7 +192,7 @@ pub fn session(head: &SessionHead, rows: &[Row<'_>], faults: &mut Vec<Fault>) ->
     let mut incoming = Incoming {
         agent: head.agent.clone(),
         person: head.person.clone(),
-        name: head.id.clone(),
+        name: head.name.clone(),
         source: head.source.clone(),
         ..Incoming::default()
     };
@@ -300,7 +352,10 @@ fn beside(row: &Row<'_>) -> Vec<(JsonString, Json)> {
         _ => false,
     };
     let columns = row.columns.iter().zip(&row.cells);
-    let said = columns.filter(|(name, cell)| !is_shown(name) && !is_usual(name, cell));
+    // An id that is no name is not all in the name that was made of it.
+    let is_odd_id =
+        |name: &str, cell: &Cell| name == "session_id" && matches!(SessionName::of(cell), SessionName::Made(_));
+    let said = columns.filter(|(name, cell)| (!is_shown(name) || is_odd_id(name, cell)) && !is_usual(name, cell));
     said.map(|(name, cell)| (name.as_str().into(), json(cell))).collect()
 }
 
@@ -320,8 +375,11 @@ fn json(cell: &Cell) -> Json {
 
 /// Bytes as SQLite writes them in statements.
 fn hex(bytes: &[u8]) -> Json {
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("x'{digits}'").into()
+    format!("x'{}'", hex_digits(bytes)).into()
+}
+
+fn hex_digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -337,7 +395,7 @@ mod tests {
     }
 
     fn head() -> SessionHead {
-        SessionHead::unlisted("s")
+        SessionHead::unlisted(&SessionName::Given("s".to_owned()))
     }
 
     fn contents(incoming: &Incoming, path: usize) -> Vec<usize> {
@@ -370,6 +428,20 @@ mod tests {
             })
             .collect();
         session(&head(), &rows, &mut Vec::new())
+    }
+
+    #[test]
+    fn every_id_makes_a_name_and_one_that_is_no_name_says_what_it_is() {
+        let made = |name: &str| SessionName::Made(name.to_owned());
+        assert_eq!(SessionName::of(&text("s")), SessionName::Given("s".to_owned()));
+        assert_eq!(SessionName::of(&Cell::Integer(7)), SessionName::Given("7".to_owned()));
+        assert_eq!(SessionName::of(&Cell::Null), made("unnamed"));
+        assert_eq!(SessionName::of(&text("")), made("unnamed (empty)"));
+        assert_eq!(SessionName::of(&Cell::Bytes(vec![0, 255])), made("unnamed x'00ff'"));
+        assert_eq!(SessionName::of(&Cell::Text(vec![b'a', 255])), made("unnamed x'61ff'"));
+        for long in [Cell::Bytes(vec![7; 5000]), text(&"é".repeat(5000))] {
+            assert!(SessionName::of(&long).as_str().len() <= NAME_BYTES_MAX);
+        }
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::io::{ErrorKind, Read};
 
+use lcm_core::Json;
+use lcm_core::json::JsonErrorKind;
 use rayon::prelude::*;
 
-use super::{DecodeError, Fault, Spot};
+use super::{BehindTheEnd, DecodeError, Fault, Spot};
 
 /// Bytes of a batch: some milliseconds of work for each core, and little memory.
 const BATCH_BYTES: usize = 4 << 20;
@@ -21,10 +23,17 @@ pub(super) struct Lines<'a> {
     /// The number of the next line, from 1.
     next_line: u64,
     /// Why reading ended, when it was not the end.
-    failure: Option<String>,
+    failure: Option<Failure>,
     is_at_end: bool,
     /// How much of the beginning is looked at.
     head: usize,
+}
+
+/// Why an input cannot be read on.
+struct Failure {
+    what: String,
+    /// Whether everything was read all the same.
+    is_behind_the_end: bool,
 }
 
 /// A line and its number.
@@ -37,26 +46,27 @@ impl<'a> Lines<'a> {
     /// Reads the beginning.
     ///
     /// # Errors
-    /// When not a single byte can be read.
+    /// When not a single byte can be read, or there is nothing but white space.
     pub(super) fn new(input: &'a mut dyn Read) -> Result<Self, DecodeError> {
         let mut lines = Self { input, buffer: Vec::new(), next_line: 1, failure: None, is_at_end: false, head: 0 };
         let mut wanted = HEAD_BYTES;
         loop {
             if let Err(error) = lines.fill(wanted) {
-                if lines.buffer.is_empty() {
+                if is_blank(&lines.buffer) {
                     return Err(DecodeError::Read(error));
                 }
                 lines.fail(&error);
             }
             lines.head = lines.buffer.len();
-            // An object that is longer than that, as a whole session in a line is, has to be seen whole.
-            let is_whole = lines.buffer.contains(&b'\n') || lines.is_at_end || !begins_object(&lines.buffer);
-            if is_whole || wanted >= LINE_BYTES_MAX {
+            // An object that is longer than that, as a whole session in a line is, has to be seen whole; of blank lines
+            // what stands behind them.
+            let is_enough = !begins_object(&lines.buffer) || lines.buffer.contains(&b'\n');
+            if lines.is_at_end || (is_enough && !is_blank(&lines.buffer)) || wanted >= LINE_BYTES_MAX {
                 break;
             }
             wanted = wanted.saturating_mul(4).min(LINE_BYTES_MAX);
         }
-        if lines.buffer.is_empty() { Err(DecodeError::Empty) } else { Ok(lines) }
+        if is_blank(&lines.buffer) { Err(DecodeError::Empty) } else { Ok(lines) }
     }
 
     /// The beginning: at least the first line when that is an object. Asked before any line is taken.
@@ -90,7 +100,8 @@ impl<'a> Lines<'a> {
     }
 
     fn fail(&mut self, error: &std::io::Error) {
-        self.failure = Some(error.to_string());
+        let is_behind_the_end = error.get_ref().is_some_and(|cause| cause.is::<BehindTheEnd>());
+        self.failure = Some(Failure { what: error.to_string(), is_behind_the_end });
         self.is_at_end = true;
     }
 
@@ -98,7 +109,7 @@ impl<'a> Lines<'a> {
     pub(super) fn fault(&mut self) -> Option<Fault> {
         let failure = self.failure.take()?;
         let line = self.next_line.saturating_sub(1).max(1);
-        Some(Fault::lost(Spot::Line(line), format_args!("the file cannot be read on from here: {failure}")))
+        Some(failure.fault(Spot::Line(line), "the file cannot be read on from here"))
     }
 
     /// Everything that is left, as one text of at most `max` bytes.
@@ -112,9 +123,7 @@ impl<'a> Lines<'a> {
         if self.buffer.len() > max {
             return Err(DecodeError::TooLarge);
         }
-        let failure = self
-            .failure
-            .map(|failure| Fault::lost(Spot::Whole, format_args!("it cannot be read to its end: {failure}")));
+        let failure = self.failure.map(|failure| failure.fault(Spot::Whole, "it cannot be read to its end"));
         Ok(Rest { text: self.buffer, failure })
     }
 
@@ -152,7 +161,9 @@ impl<'a> Lines<'a> {
         // What stands behind the last line end, if anything, is a line that has no end.
         for line_end in ends.chain((self.buffer.get(end.wrapping_sub(1)) != Some(&b'\n')).then_some(end)) {
             let text = &self.buffer[begin..line_end];
-            if !text.trim_ascii().is_empty() {
+            let is_torn = line_end == self.buffer.len() && self.is_torn() && !is_json(text);
+            // Of a line that could not be read to its end the failure tells; it is one loss, not two.
+            if !text.trim_ascii().is_empty() && !is_torn {
                 lines.push(NumberedLine { number: self.next_line, text });
             }
             self.next_line += 1;
@@ -161,6 +172,11 @@ impl<'a> Lines<'a> {
         let parsed = lines.par_iter().with_min_len(4).map(parse).collect();
         self.buffer.drain(..end);
         parsed
+    }
+
+    /// Whether more would stand here, had it been read.
+    fn is_torn(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| !failure.is_behind_the_end)
     }
 
     /// Passes over a line that is longer than any we hold.
@@ -184,6 +200,27 @@ impl<'a> Lines<'a> {
     }
 }
 
+impl Failure {
+    /// What it cost: nothing, when all was read before.
+    fn fault(&self, at: Spot, what: &str) -> Fault {
+        let failure = &self.what;
+        if self.is_behind_the_end {
+            return Fault::kept(Spot::Whole, failure);
+        }
+        Fault::lost(at, format_args!("{what}: {failure}"))
+    }
+}
+
+/// Whether a text says nothing: white space, or a byte order mark and nothing behind it.
+fn is_blank(text: &[u8]) -> bool {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii().is_empty()
+}
+
+/// Whether a line is whole. One that is deeper than we parse may be, and its decoder tells more.
+fn is_json(line: &[u8]) -> bool {
+    Json::parse(line).map_or_else(|error| error.kind == JsonErrorKind::TooDeep, |_| true)
+}
+
 /// Whether a text may be lines of objects.
 fn begins_object(text: &[u8]) -> bool {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start().first() == Some(&b'{')
@@ -192,6 +229,7 @@ fn begins_object(text: &[u8]) -> bool {
 /// The whole of a text.
 pub(super) struct Rest {
     pub(super) text: Vec<u8>,
+    /// What is wrong with the file it is from.
     pub(super) failure: Option<Fault>,
 }
 
@@ -215,7 +253,6 @@ mod tests {
         let line = |number, text: &str| (number, text.to_owned());
         assert_eq!(numbered(b"a\n\n \nb\n"), [line(1, "a"), line(4, "b")]);
         assert_eq!(numbered(b"a\r\nb"), [line(1, "a\r"), line(2, "b")]);
-        assert_eq!(numbered(b"\n\n"), []);
     }
 
     #[test]
@@ -249,11 +286,44 @@ mod tests {
                 self.0.read(room)
             }
         }
-        let mut input = Torn(b"a\nb\nc");
+        // A last line that is whole is a line; half a line is told with the failure, as one loss.
+        for (text, given) in [("1\n2\n3", &[1, 2, 3][..]), ("1\n2\n{\"a\":", &[1, 2])] {
+            let mut input = Torn(text.as_bytes());
+            let mut lines = Lines::new(&mut input).unwrap();
+            let batch = lines.batch(|line| line.number, |_| 0).unwrap();
+            assert_eq!(batch, given);
+            assert!(lines.batch(|line| line.number, |_| 0).is_none());
+            let fault = lines.fault().unwrap();
+            assert_eq!(fault.to_string(), "line 3: the file cannot be read on from here: torn");
+            assert!(!fault.is_kept);
+        }
+    }
+
+    #[test]
+    fn a_failure_behind_the_end_costs_nothing() {
+        struct Odd(&'static [u8]);
+        impl Read for Odd {
+            fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+                if self.0.is_empty() { Err(BehindTheEnd("more".to_owned()).into()) } else { self.0.read(room) }
+            }
+        }
+        let mut input = Odd(b"1\n{");
         let mut lines = Lines::new(&mut input).unwrap();
-        let batch = lines.batch(|line| line.number, |_| 0).unwrap();
-        assert_eq!(batch, [1, 2, 3]);
-        assert!(lines.batch(|line| line.number, |_| 0).is_none());
-        assert!(lines.fault().unwrap().what.contains("torn"));
+        // What cannot be read in it is wrong in the file, and told by whoever reads it.
+        assert_eq!(lines.batch(|line| line.number, |_| 0).unwrap(), [1, 2]);
+        let fault = lines.fault().unwrap();
+        assert_eq!((fault.to_string().as_str(), fault.is_kept), ("the file: more", true));
+    }
+
+    #[test]
+    fn nothing_but_blanks_is_nothing() {
+        for text in [&b""[..], b" \n\t\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n\n", &[b'\n'; HEAD_BYTES * 2]] {
+            let mut input = text;
+            assert!(matches!(Lines::new(&mut input), Err(DecodeError::Empty)));
+        }
+        // Blanks that go on for long do not hide what stands behind them.
+        let text = format!("{}{{}}\n", "\n".repeat(HEAD_BYTES * 2));
+        let mut input = text.as_bytes();
+        assert!(Lines::new(&mut input).unwrap().head().ends_with(b"{}\n"));
     }
 }

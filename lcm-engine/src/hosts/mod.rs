@@ -42,6 +42,8 @@ pub struct Incoming {
     pub name_is_guess: bool,
     /// The program or file it comes from.
     pub source: String,
+    /// When the session was made, when the file says: milliseconds since 1970 UTC.
+    pub created_ms: Option<i64>,
     /// How many messages of the session the host did not send because we have them; they stand before these.
     pub known: u64,
     /// The messages, each once.
@@ -294,7 +296,7 @@ pub enum DecodeError {
     /// The first byte could not be read.
     #[error("it cannot be read")]
     Read(#[source] std::io::Error),
-    /// There is nothing in it.
+    /// There is nothing in it, or white space only.
     #[error("it is empty")]
     Empty,
     /// The bytes are in no format that we know.
@@ -309,6 +311,18 @@ pub enum DecodeError {
     /// Whoever takes what is decoded has stopped taking it.
     #[error("nobody takes what is decoded")]
     Stopped,
+}
+
+/// Something is wrong with a file behind all that it says: bytes that belong to nothing, a checksum that is not its
+/// own. Whoever unpacks a file gives it as an [`std::io::Error`] when everything is read; then nothing is lost.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BehindTheEnd(pub String);
+
+impl From<BehindTheEnd> for std::io::Error {
+    fn from(what: BehindTheEnd) -> Self {
+        Self::new(std::io::ErrorKind::InvalidData, what)
+    }
 }
 
 /// Where decoded things go; `Err` of [`DecodeError::Stopped`] ends the decoding.
@@ -549,11 +563,39 @@ mod tests {
         assert_eq!(told("messages.nul.jsonl", 13).len(), 2);
         assert_eq!(told("openai.not-object.json", 10).len(), 4);
         let cut = told("openai.cut.json", 6);
-        assert_eq!(cut.len(), 2, "{cut:?}");
-        assert!(cut[1].ends_with("the text ends inside the list"), "{cut:?}");
+        assert_eq!(cut.len(), 1, "{cut:?}");
+        assert!(cut[0].ends_with("the text ends inside it"), "{cut:?}");
         let nul = told("openai.nul.json", 10);
         assert_eq!(nul.len(), 2, "{nul:?}");
         assert_eq!(told("empty.jsonl", 0), ["the file: it is empty"]);
+    }
+
+    #[test]
+    fn a_document_that_cannot_be_read_to_its_end_is_one_loss() {
+        struct Torn<'t>(&'t [u8], bool);
+        impl Read for Torn<'_> {
+            fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+                match (self.0.is_empty(), self.1) {
+                    (false, _) => self.0.read(room),
+                    (true, false) => Err(std::io::Error::other("torn")),
+                    (true, true) => Err(BehindTheEnd("garbage".to_owned()).into()),
+                }
+            }
+        }
+        let told = |text: &str, is_behind_the_end| {
+            let options = DecodeOptions { format: None, name: "file".to_owned(), source: "file.json".to_owned() };
+            let mut all = Vec::new();
+            decode(&mut Torn(text.as_bytes(), is_behind_the_end), &options, &mut |decoded| {
+                all.push(decoded);
+                Ok(())
+            })
+            .unwrap();
+            (sessions(&all)[0].messages.len(), faults(&all))
+        };
+        let torn = ["the file: it cannot be read to its end: torn".to_owned()];
+        assert_eq!(told("[{\"role\":\"user\"},\n{\"role\":\"us", false), (1, torn.to_vec()));
+        assert_eq!(told("[{\"role\":\"user\"},", false), (1, torn.to_vec()));
+        assert_eq!(told("[{\"role\":\"user\"}]", true), (1, vec!["the file: garbage".to_owned()]));
     }
 
     #[test]

@@ -71,20 +71,24 @@ pub(super) fn decode_lines(
 /// Decodes one JSON document: a list of values, or one value.
 pub(super) fn decode_document(rest: &Rest, options: &DecodeOptions, sink: &mut Sink<'_>) -> Result<(), DecodeError> {
     let parse = |part: &Part<'_>| match part {
-        Part::Fault(fault) => Item::Fault(fault.clone()),
+        Part::Fault(fault) | Part::CutOff(fault) => Item::Fault(fault.clone()),
         Part::Value { spot, text } => match Json::parse(text) {
             Ok(value) => item(value, *spot, options),
             Err(error) => Item::Fault(Fault::lost(*spot, format_args!("it is not JSON: {}", error.kind))),
         },
     };
     let mut gathered = Gathered::new(options);
-    let parts = match document::whole_object(&rest.text) {
+    let mut parts = match document::whole_object(&rest.text) {
         Some(value) => {
             gathered.take(item(value, Spot::Element(1, 1), options), sink)?;
             Vec::new()
         }
         None => document::parts(&rest.text),
     };
+    if rest.failure.as_ref().is_some_and(|failure| !failure.is_kept) {
+        // Where the text ends is where it could not be read on: one loss, told once.
+        parts.pop_if(|last| matches!(last, Part::CutOff(_)));
+    }
     for some in parts.chunks(4096) {
         let items: Vec<Item> = some.par_iter().with_min_len(8).map(parse).collect();
         for item in items {

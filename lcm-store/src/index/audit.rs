@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::SIEVE;
@@ -11,10 +12,10 @@ use super::follow::is_ours;
 use super::needs::Needs;
 use super::reach::Reader;
 use super::schema;
-use super::segments::{Opened, WORDS_DIR, guarded};
+use super::segments::{Opened, WORDS_DIR, contents, guarded};
 use super::sieve::Sieve;
 use super::tokenize::Splitter;
-use crate::error::StoreError;
+use crate::error::{StoreError, unless_damaged};
 use crate::snapshot::Snapshot;
 
 /// What is wrong, as far as anybody wants to read it.
@@ -56,7 +57,18 @@ impl Wrong {
 /// what is kept of each, checksums, and of a sample of places that their text is findable.
 pub(crate) fn verify(directory: &Path, snapshot: &Snapshot) -> Result<Vec<String>, StoreError> {
     let mut wrong = Wrong::default();
+    let (words, sieve) = (directory.join(WORDS_DIR), directory.join(SIEVE));
+    for path in [directory, &words] {
+        if is_there(path) && !path.is_dir() {
+            wrong.tell(format!("{} is not a directory", path.display()));
+        }
+    }
     match Opened::open(directory, None) {
+        Ok(None)
+            if contents(directory).is_none() && fs::read_dir(&words).is_ok_and(|mut files| files.next().is_some()) =>
+        {
+            wrong.tell("the index cannot be used: its table of contents is missing");
+        }
         Ok(None) => {}
         Err(error) => wrong.tell(format!("the index cannot be used: {error}")),
         Ok(Some(opened)) if !is_ours(snapshot, opened.watermark.last, &opened.watermark.mark)? => {
@@ -67,7 +79,8 @@ pub(crate) fn verify(directory: &Path, snapshot: &Snapshot) -> Result<Vec<String
             verified => wrong.add(verified?),
         },
     }
-    match Sieve::open(&directory.join(SIEVE)) {
+    match Sieve::open(&sieve) {
+        Ok(None) if is_there(&sieve) => wrong.tell("the sieve cannot be used: it is damaged, or of another version"),
         Ok(None) => {}
         Err(error) => wrong.tell(format!("the sieve cannot be read: {error}")),
         Ok(Some(sieve)) if !is_ours(snapshot, sieve.slot.last, &sieve.slot.mark)? => {
@@ -76,6 +89,11 @@ pub(crate) fn verify(directory: &Path, snapshot: &Snapshot) -> Result<Vec<String
         Ok(Some(sieve)) => wrong.add(verify_sieve(&sieve, snapshot)?),
     }
     Ok(wrong.into_sentences())
+}
+
+/// Whether anything bears this name.
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
 }
 
 /// One place in so many has its text looked up.
@@ -101,12 +119,14 @@ fn verify_words(opened: &Opened, directory: &Path, snapshot: &Snapshot) -> Resul
     indexed.sort_unstable();
     let mut indexed = indexed.into_iter().peekable();
     let (mut reader, mut missing) = (Reader::default(), 0_u64);
-    for entry in snapshot.place_rows(1..=opened.watermark.last)? {
-        let (arrival, row) = entry?;
+    for (arrival, row) in snapshot.place_rows(1..=opened.watermark.last)? {
         while let Some(other) = indexed.next_if(|(indexed, _, _)| *indexed < arrival.0) {
             wrong.tell(format!("the index has number {}, where nothing stands, or has it twice", other.0));
         }
-        match indexed.next_if(|(indexed, _, _)| *indexed == arrival.0) {
+        let indexed = indexed.next_if(|(indexed, _, _)| *indexed == arrival.0);
+        // What is wrong in truth is told where truth is checked.
+        let Some(row) = unless_damaged(row)? else { continue };
+        match indexed {
             None => missing += 1,
             Some((_, timeline, anchor)) => {
                 if (timeline, anchor) != (row.timeline, row.order_key(arrival)?.anchor().0) {
@@ -153,9 +173,9 @@ fn verify_sieve(sieve: &Sieve, snapshot: &Snapshot) -> Result<Wrong, StoreError>
         };
         let Some(last) = table.entries.last().map(|entry| entry.arrival) else { continue };
         let mut entries = table.entries.into_iter().peekable();
-        for row in snapshot.place_rows(next..=last)? {
-            let (arrival, row) = row?;
+        for (arrival, row) in snapshot.place_rows(next..=last)? {
             let entry = entries.next_if(|entry| entry.arrival == arrival.0);
+            let Some(row) = unless_damaged(row)? else { continue };
             if entry.is_none_or(|entry| entry.timeline != row.timeline) {
                 wrong.tell(format!("the sieve does not know number {arrival}, or in another timeline"));
             }

@@ -25,7 +25,8 @@ use super::sieve::{Identity, Sieve, SieveWriter, Slot};
 use super::tokenize::{CodeTokenizer, length};
 use super::{Pace, Progress, SIEVE, SearchIndex, disk};
 use crate::Store;
-use crate::error::StoreError;
+use crate::error::{StoreError, unless_damaged};
+use crate::format::INDEX_LOCK;
 use crate::pack;
 use crate::snapshot::Snapshot;
 
@@ -51,7 +52,7 @@ impl SearchIndex {
     /// The index lock, or `None` while another has it.
     pub(crate) fn try_lock(&self) -> Result<Option<IndexLock>, StoreError> {
         // Beside the index, not in it: a directory that is deleted and made again must not make two of it.
-        let path = self.directory.with_file_name(LOCK);
+        let path = self.directory.with_file_name(INDEX_LOCK);
         let file = disk::private_file(&path).map_err(StoreError::file("open", &path))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(IndexLock(file))),
@@ -60,8 +61,6 @@ impl SearchIndex {
         }
     }
 }
-
-const LOCK: &str = ".index.lock";
 
 /// What stands at a place: tells an index of this store from one of any other, and of an earlier state than one that
 /// was restored. Zeros for place 0, `None` when nothing stands there.
@@ -87,7 +86,8 @@ pub(crate) fn mark(snapshot: &Snapshot, arrival: u64) -> Result<Option<Identity>
 
 /// Whether what was made up to `last`, where `at` stood, was made of this store.
 pub(crate) fn is_ours(snapshot: &Snapshot, last: u64, at: &Identity) -> Result<bool, StoreError> {
-    Ok(mark(snapshot, last)?.as_ref() == Some(at))
+    // Where that very place is damaged, nobody can tell, and truth is searched.
+    Ok(unless_damaged(mark(snapshot, last))?.flatten().as_ref() == Some(at))
 }
 
 /// Catches up with the newest place, also with what comes meanwhile. The caller holds the lock.
@@ -98,12 +98,15 @@ pub(crate) fn catch_up(
     progress: &dyn Fn(Progress),
 ) -> Result<(), StoreError> {
     let index = &store.inner.index;
+    if !index.directory.is_dir() {
+        remove(&index.directory)?;
+    }
     disk::make_directory(&index.directory).map_err(StoreError::file("make", &index.directory))?;
     let mut work = Work::begin(store, &index.directory, pace)?;
     let begun = work.next;
     loop {
         let snapshot = store.snapshot()?;
-        let last = snapshot.last_arrival()?.0;
+        let last = snapshot.place_numbers()?.0;
         if work.next > last {
             break;
         }
@@ -120,8 +123,18 @@ pub(crate) fn catch_up(
 
 /// Throws the index away.
 pub(crate) fn wipe(directory: &Path, _lock: &IndexLock) -> Result<(), StoreError> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::file("remove", directory)(error)),
+    remove(directory)
+}
+
+/// Removes whatever bears a name of ours, be it a directory or not; nothing when nothing does.
+fn remove(path: &Path) -> Result<(), StoreError> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::file("remove", path)(error)),
         _ => Ok(()),
     }
 }
@@ -156,6 +169,9 @@ impl Work {
         let words = Words::open(&snapshot, directory, pace)?;
         let path = directory.join(SIEVE);
         let slot = usable_sieve(&snapshot, &path)?;
+        if path.is_dir() {
+            remove(&path)?;
+        }
         let sieve = SieveWriter::open(&path, slot).map_err(StoreError::file("open", &path))?;
         let next = words.last.min(sieve.closed()) + 1;
         Ok(Self { directory: directory.to_owned(), words, sieve, next, uncommitted: 0, reader: Reader::default() })
@@ -164,8 +180,9 @@ impl Work {
     /// Reads one page and adds it.
     fn page(&mut self, snapshot: &Snapshot, last: u64) -> Result<(), StoreError> {
         let end = last.min(self.next.saturating_add(PAGE - 1));
-        for entry in snapshot.place_rows(self.next..=end)? {
-            let (arrival, row) = entry?;
+        for (arrival, row) in snapshot.place_rows(self.next..=end)? {
+            // An index without a place would let searches pass over it in silence; without an index they tell of it.
+            let row = row?;
             let anchor = row.order_key(arrival)?.anchor().0;
             let is_summary = is_summary(&row);
             let (words, sieve, uncommitted) = (&mut self.words, &mut self.sieve, &mut self.uncommitted);
@@ -264,12 +281,7 @@ impl Words {
         let (index, fields, last) = match usable {
             Some(usable) => usable,
             None => {
-                match fs::remove_dir_all(&path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(StoreError::file("remove", path)(error));
-                    }
-                    _ => {}
-                }
+                remove(&path)?;
                 disk::make_directory(&path).map_err(StoreError::file("make", &path))?;
                 let (index, fields) = guarded(|| schema::create(&path))?;
                 (index, fields, 0)

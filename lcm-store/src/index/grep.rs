@@ -91,6 +91,7 @@ pub(crate) fn grep(
     let skipped = sift(&mut look, reach, sieve, &compiled.needs, low..=high, grep.order)?;
     look.flush()?;
     look.scanned.blocks_skipped = skipped;
+    look.scanned.damaged += u64::from(reach.has_lost);
     let cursor = |arrival: u64| match grep.order {
         Order::Newest => Cursor(Position::Below(lcm_core::Arrival(arrival))),
         Order::Oldest => Cursor(Position::Above(lcm_core::Arrival(arrival))),

@@ -21,7 +21,7 @@ use super::reach::{Looked, Reach, Reader, Said, is_summary, with_reader};
 use super::snippet::Shown;
 use super::tail::Kept;
 use super::tokenize::mix;
-use crate::error::StoreError;
+use crate::error::{StoreError, contained, unless_damaged};
 use crate::record::PlaceRow;
 use crate::snapshot::{self, Near};
 
@@ -79,6 +79,8 @@ pub(crate) struct Look<'a> {
     batch_size: usize,
     pub(crate) hits: Vec<Hit>,
     pub(crate) scanned: Scanned,
+    /// The places that could not be read.
+    pub(crate) damaged: Vec<u64>,
     /// Places passed, admitted or not.
     rows: u64,
     /// Why it ended, when it did.
@@ -102,7 +104,7 @@ struct Seen {
     rows: u64,
     places: u64,
     bytes: u64,
-    damaged: u64,
+    damaged: Vec<u64>,
     cut: Option<(Cut, u64)>,
 }
 
@@ -128,6 +130,7 @@ impl<'a> Look<'a> {
             batch_size: BATCH_MIN,
             hits: Vec::new(),
             scanned: Scanned::default(),
+            damaged: Vec::new(),
             rows: 0,
             end: None,
         }
@@ -191,7 +194,8 @@ impl<'a> Look<'a> {
             return Ok(());
         }
         let this = &*self;
-        let one = |piece: &Piece| with_reader(|reader| this.look_at(piece, reader));
+        let file = this.reach.snapshot.pin.path();
+        let one = |piece: &Piece| contained(file, || with_reader(|reader| this.look_at(piece, reader)));
         let seen: Result<Vec<Seen>, StoreError> = match batch.as_slice() {
             [piece] => Ok(vec![one(piece)?]),
             many => many.par_iter().with_max_len(1).map(one).collect(),
@@ -200,7 +204,8 @@ impl<'a> Look<'a> {
             self.rows += seen.rows;
             self.scanned.places += seen.places;
             self.scanned.bytes += seen.bytes;
-            self.scanned.damaged += seen.damaged;
+            self.scanned.damaged += u64::try_from(seen.damaged.len()).unwrap_or(u64::MAX);
+            self.damaged.extend(seen.damaged);
             self.missed.extend(seen.missed);
             if self.has_ended() {
                 continue;
@@ -220,31 +225,29 @@ impl<'a> Look<'a> {
     fn look_at(&self, piece: &Piece, reader: &mut Reader) -> Result<Seen, StoreError> {
         let mut seen = Seen::default();
         let snapshot = self.reach.snapshot;
-        let mut rows = Vec::new();
+        let mut rows: Vec<(Arrival, Option<PlaceRow>)> = Vec::new();
         match piece {
-            // The index may name a place that is not there; truth decides.
             Piece::Some(arrivals) => match (arrivals.first(), arrivals.last()) {
                 (Some(&first), Some(&last)) if last - first < DENSE * u64::try_from(arrivals.len()).unwrap_or(0) => {
+                    // The index may name a place that is not there; truth decides.
+                    let last = last.min(self.reach.last);
                     let mut wanted = arrivals.iter().peekable();
-                    for entry in snapshot.place_rows(first..=last)? {
-                        let (arrival, row) = entry?;
-                        while wanted.next_if(|wanted| **wanted < arrival.0).is_some() {}
+                    for (arrival, row) in snapshot.place_rows(first..=last)? {
                         if wanted.next_if(|wanted| **wanted == arrival.0).is_some() {
-                            rows.push((arrival, row));
+                            rows.push((arrival, unless_damaged(row)?));
                         }
                     }
                 }
                 _ => {
-                    for &arrival in arrivals {
-                        if let Some(row) = snapshot.place_row(Arrival(arrival))? {
-                            rows.push((Arrival(arrival), row));
-                        }
+                    for &arrival in arrivals.iter().filter(|arrival| **arrival <= self.reach.last) {
+                        let arrival = Arrival(arrival);
+                        rows.push((arrival, unless_damaged(snapshot.place_row(arrival))?.flatten()));
                     }
                 }
             },
             Piece::Range(range) => {
-                for entry in snapshot.place_rows(range.clone())? {
-                    rows.push(entry?);
+                for (arrival, row) in snapshot.place_rows(range.clone())? {
+                    rows.push((arrival, unless_damaged(row)?));
                 }
             }
         }
@@ -253,7 +256,7 @@ impl<'a> Look<'a> {
         }
         let near = self.near(&rows)?;
         for (arrival, row) in rows {
-            if !self.look_at_place(arrival, &row, &near, reader, &mut seen)? {
+            if !self.look_at_place(arrival, row.as_ref(), &near, reader, &mut seen)? {
                 break;
             }
         }
@@ -262,11 +265,11 @@ impl<'a> Look<'a> {
     }
 
     /// The records of some places, read as one range as far as they were written together.
-    fn near(&self, rows: &[(Arrival, PlaceRow)]) -> Result<Near, StoreError> {
+    fn near(&self, rows: &[(Arrival, Option<PlaceRow>)]) -> Result<Near, StoreError> {
         let is_kept = |arrival: Arrival| self.kept.is_some_and(|kept| kept.said(arrival.0).is_some());
         let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
-        let newest = rows.iter().filter(|(arrival, _)| !is_kept(*arrival)).map(|(_, row)| row.record).max();
-        match newest {
+        let records = rows.iter().filter(|(arrival, _)| !is_kept(*arrival)).filter_map(|(_, row)| row.as_ref());
+        match records.map(|row| row.record).max() {
             // A message has one or two records; what was said before lies elsewhere.
             Some(newest) if count >= NEAR_MIN => self.reach.snapshot.near(newest.saturating_sub(3 * count)..=newest),
             _ => Ok(Near::default()),
@@ -277,7 +280,7 @@ impl<'a> Look<'a> {
     fn look_at_place(
         &self,
         arrival: Arrival,
-        row: &PlaceRow,
+        row: Option<&PlaceRow>,
         near: &Near,
         reader: &mut Reader,
         seen: &mut Seen,
@@ -287,7 +290,16 @@ impl<'a> Look<'a> {
             return Ok(false);
         }
         seen.rows += 1;
-        if !self.reach.admits(arrival, row)? || self.missed.contains(&row.record) {
+        let admitted = match row {
+            Some(row) => unless_damaged(self.reach.admits(arrival, row))?.map(|is_admitted| (row, is_admitted)),
+            None => None,
+        };
+        // A place that cannot be read might be one that is reached, and might match.
+        let Some((row, is_admitted)) = admitted else {
+            seen.damaged.push(arrival.0);
+            return Ok(true);
+        };
+        if !is_admitted || self.missed.contains(&row.record) {
             return Ok(true);
         }
         let is_summary = is_summary(row);
@@ -307,7 +319,7 @@ impl<'a> Look<'a> {
         };
         seen.bytes += u64::try_from(size).unwrap_or(u64::MAX);
         match looked {
-            Looked::Damaged => seen.damaged += 1,
+            Looked::Damaged => seen.damaged.push(arrival.0),
             Looked::Miss if has_role => seen.missed.push(row.record),
             Looked::Miss => {}
             Looked::Found((id, role, shown)) => {

@@ -28,8 +28,8 @@ mod inflect;
 mod rank;
 mod snippet;
 
+use std::collections::HashSet;
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -38,12 +38,12 @@ use std::time::{Duration, Instant};
 use lcm_core::Arrival;
 
 pub use query::{
-    Anchors, Cursor, CursorError, Cut, Filter, Found, Grep, GrepHits, Hit, Kinds, LetterCase, Order, Pattern, Scanned,
-    Words,
+    Anchors, Cursor, CursorError, CursorKind, Cut, Filter, Found, Grep, GrepHits, Hit, Kinds, LetterCase, Order,
+    Pattern, Scanned, Words,
 };
 
 use crate::Store;
-use crate::error::{StoreError, contained};
+use crate::error::{StoreError, caught, contained, unless_damaged};
 use crate::scope::Scope;
 use crate::snapshot::Snapshot;
 use look::{Bounds, End, Look, Piece};
@@ -178,7 +178,7 @@ impl SearchIndex {
 
     /// Compares index and sieve with truth; what is wrong, one sentence each. None at all is nothing wrong.
     pub(crate) fn verify(&self, snapshot: &Snapshot) -> Result<Vec<String>, StoreError> {
-        contained(|| audit::verify(&self.directory, snapshot))
+        contained(snapshot.pin.path(), || audit::verify(&self.directory, snapshot))
     }
 
     fn bytes(&self) -> u64 {
@@ -210,7 +210,7 @@ impl Store {
     /// [`StoreError::Pattern`] for a pattern that is no regular expression, or a cursor of another kind of search;
     /// otherwise when the database fails.
     pub fn grep(&self, scope: &Scope, grep: &Grep) -> Result<GrepHits, StoreError> {
-        contained(|| self.search_exact(scope, grep))
+        self.contained(|| self.search_exact(scope, grep))
     }
 
     fn search_exact(&self, scope: &Scope, grep: &Grep) -> Result<GrepHits, StoreError> {
@@ -241,7 +241,9 @@ impl Store {
             let above = opened.as_ref().map_or(0, |opened| opened.watermark.last);
             let kept = self.inner.index.tail.kept(&snapshot, above, reach.last)?;
             let search = Search { store: self, reach: &reach, opened: opened.as_deref(), kept: kept.as_deref(), above };
-            search.words(words, &query)
+            let mut found = search.words(words, &query)?;
+            found.damaged += u64::from(reach.has_lost);
+            Ok(found)
         })
     }
 
@@ -261,20 +263,26 @@ impl Store {
                 Some(Cursor(Position::Ranked(given))) => given,
                 _ => 0,
             };
-            search.ranked(words, given, words.hits_max.max(1), Beside::Too, None)
+            let mut found = search.ranked(words, given, words.hits_max.max(1), Beside::Too, None)?;
+            found.damaged += u64::from(reach.has_lost);
+            Ok(found)
         })
+    }
+
+    fn contained<T>(&self, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        contained(&self.inner.files.data_file(), call)
     }
 
     /// Searches with the index, and without it when it fails on the way: it is a copy, truth is not.
     fn indexed<T>(&self, search: impl Fn(Option<Arc<Opened>>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let Some(opened) = self.inner.index.usable() else { return contained(|| search(None)) };
-        match catch_unwind(AssertUnwindSafe(|| search(Some(opened)))) {
+        let Some(opened) = self.inner.index.usable() else { return self.contained(|| search(None)) };
+        match caught(|| search(Some(opened))) {
             Ok(Err(StoreError::Index(error))) => tracing::warn!(%error, "the search index failed"),
-            Err(_) => tracing::warn!("the search index is damaged where it was not expected"),
-            Ok(done) => return done,
+            Err(said) => tracing::warn!(said, "the search index is damaged where it was not expected"),
+            Ok(done) => return done.map_err(|error| error.in_file(&self.inner.files.data_file())),
         }
         self.inner.index.tail.clear();
-        contained(|| search(None))
+        self.contained(|| search(None))
     }
 
     /// Brings the index up to the newest place, unless another process or thread is at it.
@@ -283,7 +291,7 @@ impl Store {
     /// When the database or the disk fails; truth is untouched.
     pub fn catch_up(&self, pace: Pace, progress: &dyn Fn(Progress)) -> Result<IndexStatus, StoreError> {
         if let Some(lock) = self.inner.index.try_lock()? {
-            contained(|| follow::catch_up(self, &lock, pace, progress))?;
+            self.contained(|| follow::catch_up(self, &lock, pace, progress))?;
         }
         self.index_status()
     }
@@ -337,7 +345,7 @@ impl Store {
         let index = &self.inner.index;
         let lock = index.try_lock()?.ok_or(StoreError::Busy { what: "the search index", waited: Duration::ZERO })?;
         follow::wipe(&index.directory, &lock)?;
-        contained(|| follow::catch_up(self, &lock, Pace::Bulk, progress))?;
+        self.contained(|| follow::catch_up(self, &lock, Pace::Bulk, progress))?;
         drop(lock);
         self.index_status()
     }
@@ -377,6 +385,15 @@ enum Beside {
     Not,
 }
 
+/// The search for places with all words, which stands before the ranked one.
+struct Before<'q> {
+    query: &'q words::Query,
+    /// Whether it has looked at what is not indexed.
+    has_read_tail: bool,
+    /// The places that it could not read.
+    damaged: HashSet<u64>,
+}
+
 /// One search by words.
 struct Search<'a> {
     store: &'a Store,
@@ -398,15 +415,16 @@ impl Search<'_> {
             Some(Cursor(Position::Ranked(count))) => given = Some(count),
         }
         let mut found = Found { hits: Vec::new(), next: None, damaged: 0 };
+        let mut before = Before { query, has_read_tail: false, damaged: HashSet::new() };
         if given.is_none() {
-            let is_complete = self.exact(words, query, low, high, &mut found)?;
+            let is_complete = self.exact(words, low, high, &mut before, &mut found)?;
             if !is_complete {
                 found.next = found.hits.last().map(|hit| Cursor(Position::Below(hit.placed.arrival)));
                 return Ok(found);
             }
         }
         let missing = hits_max - found.hits.len();
-        let ranked = self.ranked(words, given.unwrap_or(0), missing, Beside::Not, Some(query))?;
+        let ranked = self.ranked(words, given.unwrap_or(0), missing, Beside::Not, Some(&before))?;
         found.hits.extend(ranked.hits);
         found.damaged += ranked.damaged;
         found.next = ranked.next;
@@ -417,11 +435,12 @@ impl Search<'_> {
     fn exact(
         &self,
         words: &Words,
-        query: &words::Query,
         low: u64,
         high: u64,
+        before: &mut Before<'_>,
         found: &mut Found,
     ) -> Result<bool, StoreError> {
+        let query = before.query;
         let any = |text: &str| {
             ROOM.with_borrow_mut(|(room, splitter)| query.match_text(text, room, splitter, words.snippet_chars))
         };
@@ -437,6 +456,8 @@ impl Search<'_> {
                 let mut arrivals = words::in_tail(query, kept, self.reach, self.above, high + 1)?;
                 arrivals.retain(|arrival| *arrival >= low);
                 push_falling(&mut look, arrivals.into_iter().rev())?;
+                // They were read when the others were.
+                look.scanned.damaged += kept.lost(self.above.max(low - 1), high);
             }
             _ => {
                 let sieve = self.store.inner.index.sieve(self.reach.snapshot)?;
@@ -449,6 +470,8 @@ impl Search<'_> {
         }
         look.flush()?;
         found.damaged += look.scanned.damaged;
+        before.has_read_tail = true;
+        before.damaged.extend(look.damaged);
         let is_complete = look.end != Some(End::Enough);
         found.hits = look.hits;
         Ok(is_complete)
@@ -497,7 +520,7 @@ impl Search<'_> {
         given: u64,
         max: usize,
         beside: Beside,
-        exact: Option<&words::Query>,
+        before: Option<&Before<'_>>,
     ) -> Result<Found, StoreError> {
         let mut found = Found { hits: Vec::new(), next: None, damaged: 0 };
         let question = rank::Question::new(&words.text);
@@ -508,13 +531,13 @@ impl Search<'_> {
         // A filter, and hits that were given already, may take many of the best away.
         let mut wanted = skip.saturating_add(max).saturating_mul(2).saturating_add(16).min(RANKED_MAX);
         loop {
-            let ranked = rank::rank(&question, self.reach, self.opened, self.kept, self.above, wanted)?;
+            let (ranked, lost) = rank::rank(&question, self.reach, self.opened, self.kept, self.above, wanted)?;
             let all_there_are = ranked.len() < wanted;
             let (hits, damaged) =
-                self.read_ranked(words, &question, &ranked, skip.saturating_add(max), beside, exact)?;
+                self.read_ranked(words, &question, &ranked, skip.saturating_add(max), beside, before)?;
             let enough = hits.len() > skip.saturating_add(max);
             if enough || all_there_are || wanted == RANKED_MAX {
-                found.damaged = damaged;
+                found.damaged = damaged + if before.is_some_and(|before| before.has_read_tail) { 0 } else { lost };
                 found.hits = hits.into_iter().skip(skip).take(max).collect();
                 if enough {
                     found.next =
@@ -534,7 +557,7 @@ impl Search<'_> {
         ranked: &[rank::Ranked],
         max: usize,
         beside: Beside,
-        exact: Option<&words::Query>,
+        before: Option<&Before<'_>>,
     ) -> Result<(Vec<Hit>, u64), StoreError> {
         let needles: Vec<&needle::Needle> = question.needles.iter().collect();
         let (mut hits, mut damaged) = (Vec::new(), 0);
@@ -543,17 +566,26 @@ impl Search<'_> {
                 continue;
             }
             let arrival = Arrival(place.arrival);
-            let Some(row) = self.reach.snapshot.place_row(arrival)? else { continue };
-            if !self.reach.admits(arrival, &row)? {
+            // What is not indexed was counted where it was read, and what was met before is not counted again.
+            let is_news =
+                place.arrival <= self.above && before.is_none_or(|before| !before.damaged.contains(&place.arrival));
+            let row = self.reach.snapshot.place_row(arrival).and_then(|row| match row {
+                Some(row) if self.reach.admits(arrival, &row)? => Ok(Some(row)),
+                _ => Ok(None),
+            });
+            let Some(row) = unless_damaged(row)? else {
+                damaged += u64::from(is_news);
                 continue;
-            }
+            };
+            let Some(row) = row else { continue };
             let is_summary = is_summary(&row);
             let look = |said: reach::Said<'_>| {
                 if !self.reach.wants_role(is_summary, &said) {
                     return None;
                 }
                 let shown = ROOM.with_borrow_mut(|(room, splitter)| {
-                    let is_exact = exact.is_some_and(|query| query.match_text(said.text, room, splitter, 0).is_some());
+                    let is_exact =
+                        before.is_some_and(|before| before.query.match_text(said.text, room, splitter, 0).is_some());
                     if is_exact {
                         return None;
                     }
@@ -567,7 +599,7 @@ impl Search<'_> {
                 None => with_reader(|reader| reader.read(self.reach.snapshot, &row, look))?,
             };
             match read {
-                None => damaged += 1,
+                None => damaged += u64::from(is_news),
                 Some(None) => {}
                 Some(Some((id, role, shown))) => {
                     let snippet::Shown { snippet, matches } = shown;

@@ -245,9 +245,32 @@ pub(crate) enum Position {
     Ranked(u64),
 }
 
+/// The searches whose answers end at a cursor of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CursorKind {
+    /// Exact searches and searches for all of the words, newest first.
+    Newest,
+    /// Exact searches, oldest first.
+    Oldest,
+    /// Searches that give the best first.
+    Ranked,
+}
+
+impl Cursor {
+    /// Which searches it goes on with.
+    #[must_use]
+    pub fn kind(self) -> CursorKind {
+        match self.0 {
+            Position::Below(_) => CursorKind::Newest,
+            Position::Above(_) => CursorKind::Oldest,
+            Position::Ranked(_) => CursorKind::Ranked,
+        }
+    }
+}
+
 /// A text that is no cursor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a cursor of this search")]
+#[error("it is no cursor")]
 pub struct CursorError;
 
 impl fmt::Display for Cursor {

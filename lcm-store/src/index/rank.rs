@@ -32,7 +32,8 @@ use super::segments::{Columns, Opened, Segment};
 use super::tail::{Fresh, Kept};
 use super::tokenize::{Splitter, length, token_hash};
 use super::words::{Admission, bounded, spanned};
-use crate::error::StoreError;
+use crate::error::{StoreError, contained, unless_damaged};
+use crate::record::PlaceRow;
 use crate::tables;
 
 /// How soon saying a word again counts less.
@@ -154,7 +155,8 @@ struct Sums {
     lengths: u64,
 }
 
-/// Finds the best places for a question, best first, at least `max` of them where there are as many.
+/// Finds the best places for a question, best first, at least `max` of them where there are as many; and says how many
+/// places that are not indexed cannot be read.
 pub(crate) fn rank(
     question: &Question,
     reach: &Reach<'_>,
@@ -162,18 +164,19 @@ pub(crate) fn rank(
     kept: Option<&Kept>,
     above: u64,
     max: usize,
-) -> Result<Vec<Ranked>, StoreError> {
+) -> Result<(Vec<Ranked>, u64), StoreError> {
     let mut sums = Sums::default();
     let mut sources = Vec::new();
     for segment in opened.map(|opened| opened.segments.as_slice()).unwrap_or_default() {
         sources.push(in_segment(question, reach, segment, &mut sums)?);
     }
-    sources.push(match kept {
-        Some(kept) => in_kept(question, reach, kept, above, &mut sums)?,
+    let (source, lost) = match kept {
+        Some(kept) => (in_kept(question, reach, kept, above, &mut sums)?, kept.lost(above, reach.last)),
         None => in_truth(question, reach, above, &mut sums)?,
-    });
+    };
+    sources.push(source);
     let scored = score(question, &sources, &sums, max)?;
-    with_neighbours(scored, reach, max)
+    Ok((with_neighbours(scored, reach, max)?, lost))
 }
 
 fn in_segment(
@@ -305,7 +308,7 @@ fn in_kept(
 type Counted = (Facts, Vec<u32>);
 
 /// The same, read from truth by a process that keeps nothing.
-fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums) -> Result<Source, StoreError> {
+fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums) -> Result<(Source, u64), StoreError> {
     /// Places read by one task.
     const STRIDE: u64 = 256;
     let mut by_form: HashMap<u64, usize, BuildHasherDefault<NumberHasher>> = HashMap::default();
@@ -313,16 +316,14 @@ fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums)
         by_form.extend(group.forms.iter().map(|form| (token_hash(form), number)));
     }
     let strides: Vec<u64> = (above + 1..=reach.last).step_by(usize::try_from(STRIDE).unwrap_or(1)).collect();
-    let read = |from: &u64| -> Result<Vec<Counted>, StoreError> {
-        let (mut reader, mut splitter) = (Reader::default(), Splitter::default());
-        let mut found = Vec::new();
-        for entry in reach.snapshot.place_rows(*from..=reach.last.min(from + STRIDE - 1))? {
-            let (arrival, row) = entry?;
+    // What is read of one place; `None` when it is not reached.
+    let count =
+        |arrival: Arrival, row: &PlaceRow, reader: &mut Reader, splitter: &mut Splitter| {
             let anchor = row.order_key(arrival)?.anchor().0;
             if !reach.part(row.timeline)?.may_hold(arrival.0, anchor) {
-                continue;
+                return Ok(Some(None));
             }
-            let counted = reader.read(reach.snapshot, &row, |said| {
+            let counted = reader.read(reach.snapshot, row, |said| {
                 let mut times = vec![0; question.groups.len()];
                 splitter.tokens(said.text, |token| {
                     if let Some(&group) = by_form.get(&token_hash(token)) {
@@ -331,19 +332,32 @@ fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums)
                 });
                 (length(said.text), times)
             })?;
-            if let Some((length, times)) = counted {
-                found.push((Facts { arrival: arrival.0, timeline: row.timeline, anchor, length }, times));
+            Ok::<_, StoreError>(counted.map(|(length, times)| {
+                Some((Facts { arrival: arrival.0, timeline: row.timeline, anchor, length }, times))
+            }))
+        };
+    let read_stride = |from: u64| -> Result<(Vec<Counted>, u64), StoreError> {
+        let (mut reader, mut splitter) = (Reader::default(), Splitter::default());
+        let (mut found, mut lost) = (Vec::new(), 0);
+        for (arrival, row) in reach.snapshot.place_rows(from..=reach.last.min(from + STRIDE - 1))? {
+            let counted = row.and_then(|row| count(arrival, &row, &mut reader, &mut splitter));
+            match unless_damaged(counted)?.flatten() {
+                None => lost += 1,
+                Some(counted) => found.extend(counted),
             }
         }
-        Ok(found)
+        Ok((found, lost))
     };
+    let read = |from: &u64| contained(reach.snapshot.pin.path(), || read_stride(*from));
     let strides: Result<Vec<_>, StoreError> = match strides.as_slice() {
         [one] => Ok(vec![read(one)?]),
         many => many.par_iter().map(read).collect(),
     };
+    let strides = strides?;
+    let lost = strides.iter().map(|(_, lost)| lost).sum();
     let mut places = Vec::new();
     let mut counts: Vec<Vec<Count>> = question.groups.iter().map(|_| Vec::new()).collect();
-    for (facts, times) in strides?.into_iter().flatten() {
+    for (facts, times) in strides.into_iter().flat_map(|(counted, _)| counted) {
         let number = u32::try_from(places.len()).unwrap_or(u32::MAX);
         places.push(facts);
         sums.places += 1;
@@ -354,7 +368,7 @@ fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums)
             }
         }
     }
-    Ok(Source { counts, places: Places::Tail(places) })
+    Ok((Source { counts, places: Places::Tail(places) }, lost))
 }
 
 /// Scores every place that has words of the question.
@@ -509,7 +523,12 @@ fn around(reach: &Reach<'_>, place: &Facts) -> Result<[Option<u64>; 5], StoreErr
         // Appended, as nearly all are: its order key is its number.
         OrderKey::appended(arrival)
     } else {
-        let Some(row) = reach.snapshot.place_row(arrival)? else { return Ok([None; 5]) };
+        let row = match unless_damaged(reach.snapshot.place_row(arrival))? {
+            Some(Some(row)) => row,
+            Some(None) => return Ok([None; 5]),
+            // Who reads it will tell.
+            None => return Ok(around),
+        };
         if is_summary(&row) {
             // A summary stands for a run of places and beside none.
             return Ok(around);

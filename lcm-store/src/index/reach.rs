@@ -11,7 +11,7 @@ use lcm_core::canon::{self, CanonError};
 use lcm_core::{Arrival, NodeId, OrderKey, Role, TimelineId, text};
 
 use super::query::{Filter, Kinds};
-use crate::error::StoreError;
+use crate::error::{StoreError, unless_damaged};
 use crate::record::{PlaceKind, PlaceRow};
 use crate::scope::{Resolved, Scope, Span};
 use crate::snapshot::{Buffer, Near, RecordNumber, Snapshot};
@@ -23,6 +23,8 @@ pub(crate) struct Reach<'a> {
     scope: Resolved,
     /// The newest place of the snapshot.
     pub(crate) last: u64,
+    /// Whether there may be places behind it which a damaged page hides.
+    pub(crate) has_lost: bool,
     timelines: RwLock<HashMap<u64, Part>>,
 }
 
@@ -51,8 +53,8 @@ impl Part {
 
 impl<'a> Reach<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, scope: &Scope, filter: &'a Filter) -> Result<Self, StoreError> {
-        let (scope, last) = (Resolved::new(scope, snapshot)?, snapshot.last_arrival()?.0);
-        Ok(Self { snapshot, filter, scope, last, timelines: RwLock::default() })
+        let (scope, (last, has_lost)) = (Resolved::new(scope, snapshot)?, snapshot.place_numbers()?);
+        Ok(Self { snapshot, filter, scope, last, has_lost, timelines: RwLock::default() })
     }
 
     /// The parts of timelines the scope is made of, when it names sessions.
@@ -281,19 +283,5 @@ impl Reader {
             })
         });
         said.map_err(damaged)
-    }
-}
-
-/// `None` for what is damaged: one bad record must not end a search over all others. `check` names it.
-fn unless_damaged<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
-    match read {
-        Ok(value) => Ok(Some(value)),
-        Err(
-            StoreError::Damaged { .. }
-            | StoreError::DamagedBody(_)
-            | StoreError::DamagedRow { .. }
-            | StoreError::DamagedFile(_),
-        ) => Ok(None),
-        Err(error) => Err(error),
     }
 }

@@ -10,7 +10,6 @@ use std::fs::{self, Metadata};
 use std::hash::BuildHasherDefault;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -25,6 +24,7 @@ use super::disk;
 use super::look::NumberHasher;
 use super::schema::{self, Fields, column};
 use super::sieve::{Identity, checksum};
+use crate::error::caught;
 
 /// Where tantivy works.
 pub(crate) const WORDS_DIR: &str = "words";
@@ -127,7 +127,7 @@ pub(crate) type Totals = HashMap<u64, (u64, u64), BuildHasherDefault<NumberHashe
 
 /// Runs what tantivy does; a file it does not expect can make it panic.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> tantivy::Result<T>) -> tantivy::Result<T> {
-    catch_unwind(AssertUnwindSafe(work))
+    caught(work)
         .unwrap_or_else(|_| Err(TantivyError::InternalError("the index is damaged where it was not expected".into())))
 }
 
@@ -151,6 +151,10 @@ impl Opened {
         let (mut files, mut checked) = (vec![(meta, stamp)], Vec::new());
         let Some((index, fields)) = schema::open(words)? else { return Err(unusable("it has another schema")) };
         let metas = index.load_metas()?;
+        if metas.payload.is_none() && metas.segments.is_empty() {
+            // Made, and nothing was committed to it: an index of nothing is as none.
+            return Ok(None);
+        }
         let watermark = metas.payload.as_deref().and_then(Watermark::from_payload);
         let watermark = watermark.ok_or_else(|| unusable("its last commit is not ours"))?;
         let sealed = read_seal(directory);

@@ -400,7 +400,8 @@ pub(crate) struct Sieve {
 }
 
 impl Sieve {
-    /// Opens the sieve; `None` when there is none, it is of another version, or it is damaged.
+    /// Opens the sieve; `None` when there is none, it is of another version, or it is damaged. One that was just begun
+    /// holds nothing yet.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -510,6 +511,9 @@ fn read_slot(file: &File) -> io::Result<Option<Slot>> {
     }
     if header[..8] != MAGIC || number(&header, 8)? != VERSION {
         return Ok(None);
+    }
+    if header[FILE_HEADER - 2 * SLOT_BYTES..].iter().all(|byte| *byte == 0) {
+        return Ok(Some(Slot { end: FILE_HEADER64, last: 0, mark: [0; 32] }));
     }
     let size = file.metadata()?.len();
     let slots = SLOT_AT.iter().filter_map(|&at| {

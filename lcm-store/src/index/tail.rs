@@ -16,7 +16,7 @@ use super::reach::{Reader, Said, is_summary};
 use super::schema::{self, role_number};
 use super::sieve::BLOCK_PLACES;
 use super::tokenize::{Splitter, length, token_hash};
-use crate::error::StoreError;
+use crate::error::{StoreError, unless_damaged};
 use crate::snapshot::Snapshot;
 
 /// Longer tails are read where they are: somebody will catch up soon, and memory is bounded.
@@ -39,6 +39,8 @@ pub(crate) struct Kept {
     to: u64,
     /// Rising by arrival.
     pub(crate) places: Vec<Fresh>,
+    /// The places that cannot be read, rising.
+    lost: Vec<u64>,
     bytes: usize,
     /// By the hash of a token: which of `places` have it, rising, and how often.
     tokens: HashMap<u64, Vec<(u32, u32)>, BuildHasherDefault<NumberHasher>>,
@@ -83,6 +85,12 @@ impl Kept {
         });
         self.bytes += fresh.text.len();
         self.places.push(fresh);
+    }
+
+    /// How many places above `above` and up to `last` cannot be read.
+    pub(crate) fn lost(&self, above: u64, last: u64) -> u64 {
+        let lost = self.lost.iter().filter(|arrival| (above + 1..=last).contains(arrival)).count();
+        u64::try_from(lost).unwrap_or(u64::MAX)
     }
 
     fn covers(&self, generation: u64, from: u64, to: u64) -> bool {
@@ -147,28 +155,31 @@ fn extend(kept: &mut Kept, snapshot: &Snapshot, from: u64, last: u64) -> Result<
         if goes_on {
             kept.from = old.places.get(stale).map_or(from, |place| place.arrival - 1);
             kept.to = old.to;
+            kept.lost = old.lost;
             for fresh in old.places.into_iter().skip(stale) {
                 kept.add(fresh, &mut splitter);
             }
         }
     }
     let mut reader = Reader::default();
-    for entry in snapshot.place_rows(kept.to + 1..=last)? {
-        let (arrival, row) = entry?;
-        let anchor = row.order_key(arrival)?.anchor().0;
-        let is_summary = is_summary(&row);
-        let fresh = reader.read(snapshot, &row, |said| Fresh {
-            arrival: arrival.0,
-            timeline: row.timeline,
-            anchor,
-            role: if is_summary { schema::SUMMARY } else { role_number(said.role()) },
-            seen_ms: row.seen_ms,
-            length: length(said.text),
-            id: said.id,
-            text: said.text.into(),
-        })?;
-        if let Some(fresh) = fresh {
-            kept.add(fresh, &mut splitter);
+    for (arrival, row) in snapshot.place_rows(kept.to + 1..=last)? {
+        let fresh = row.and_then(|row| {
+            let anchor = row.order_key(arrival)?.anchor().0;
+            let is_summary = is_summary(&row);
+            reader.read(snapshot, &row, |said| Fresh {
+                arrival: arrival.0,
+                timeline: row.timeline,
+                anchor,
+                role: if is_summary { schema::SUMMARY } else { role_number(said.role()) },
+                seen_ms: row.seen_ms,
+                length: length(said.text),
+                id: said.id,
+                text: said.text.into(),
+            })
+        });
+        match unless_damaged(fresh)?.flatten() {
+            Some(fresh) => kept.add(fresh, &mut splitter),
+            None => kept.lost.push(arrival.0),
         }
         kept.to = arrival.0;
         if kept.bytes > KEPT_BYTES_MAX {

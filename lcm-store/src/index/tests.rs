@@ -724,3 +724,68 @@ fn a_damaged_message_hides_no_other() {
     let changed = store.grep(&Scope::everything(), &Grep::new(Pattern::Literal("Needle170".into()))).unwrap();
     assert_eq!((changed.hits.len(), changed.scanned.damaged), (0, 1));
 }
+
+#[test]
+fn an_index_of_nothing_is_no_fault() {
+    let trial = Trial::new();
+    for _ in 0..2 {
+        let status = trial.store.rebuild_index(&|_| {}).unwrap();
+        assert_ne!(status.state, IndexState::Unusable);
+        trial.catch_up();
+        assert_eq!(wrong(&trial), [] as [&str; 0]);
+    }
+    // And it is gone on with.
+    let mut trial = trial;
+    let (_, timeline) = trial.session("a", "s");
+    trial.say(timeline, &["something"]);
+    trial.catch_up();
+    assert_eq!(trial.store.index_status().unwrap().state, IndexState::Ready);
+    assert_eq!(wrong(&trial), [] as [&str; 0]);
+}
+
+fn wrong(trial: &Trial) -> Vec<String> {
+    trial.store.inner.index.verify(&trial.store.snapshot().unwrap()).unwrap()
+}
+
+#[test]
+fn what_stands_in_the_way_of_the_index_is_told_and_removed() {
+    type Block = fn(&Path);
+    fn swap(path: &Path) {
+        match path.is_dir() {
+            true => fs::remove_dir_all(path).and_then(|()| fs::write(path, "hi")).unwrap(),
+            false => fs::remove_file(path).and_then(|()| fs::create_dir(path)).unwrap(),
+        }
+    }
+    let cut = |path: &Path, len| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
+    let blocks: [(&str, Block); 5] = [
+        ("the index is a file", |index| swap(index)),
+        ("its words are a file", |index| swap(&index.join("words"))),
+        ("its sieve is a directory", |index| swap(&index.join("sieve"))),
+        ("its table of contents is gone", |index| fs::remove_file(index.join("words/meta.json")).unwrap()),
+        ("its seal is a directory", |index| swap(&index.join("seal"))),
+    ];
+    for (what, block) in blocks {
+        for rebuilt in [true, false] {
+            let trial = filled(600);
+            trial.catch_up();
+            assert_eq!(wrong(&trial), [] as [&str; 0]);
+            block(&trial.home.path().join("index"));
+            let is_seal = what.contains("seal");
+            // Without its seal it is whole, and only slower to open.
+            assert_eq!(wrong(&trial).is_empty(), is_seal, "{what}");
+            assert_greps(&trial, &trial.again(), what);
+            if rebuilt {
+                trial.store.rebuild_index(&|_| {}).unwrap();
+            } else if !is_seal {
+                trial.catch_up();
+            }
+            assert_eq!(wrong(&trial), [] as [&str; 0], "{what}");
+        }
+    }
+    let trial = filled(600);
+    for len in [0, 100, 255, 256, 300] {
+        trial.store.rebuild_index(&|_| {}).unwrap();
+        cut(&trial.home.path().join("index/sieve"), len);
+        assert_eq!(wrong(&trial), ["the sieve cannot be used: it is damaged, or of another version"], "at {len}");
+    }
+}
