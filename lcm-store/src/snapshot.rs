@@ -19,7 +19,7 @@ use redb::{
     AccessGuard, ReadTransaction, ReadableTable, ReadableTableMetadata, StorageError, TableDefinition, TableHandle,
 };
 
-use crate::error::{StoreError, contained};
+use crate::error::{StoreError, contained, unless_damaged};
 use crate::open::{Files, Pin, lock};
 use crate::pack::{self, Dictionary};
 use crate::record::{self, ChildrenRow, OpRow, PlaceRow, RevisionRow, Row, SessionRow, TimelineRow, ViewRow};
@@ -463,13 +463,17 @@ impl Snapshot {
         }
         contained(self.pin.path(), || {
             let mut near = Near { first, rows: Vec::new() };
-            for entry in self.tables.records.range(range)? {
+            for entry in self.tables.records.range(range.clone())? {
                 let (key, row) = entry?;
-                let at = usize::try_from(key.value().saturating_sub(first)).unwrap_or(usize::MAX);
-                while near.rows.len() < at {
-                    near.rows.push(None);
+                if !range.contains(&key.value()) {
+                    // A damaged key; whoever wants the row behind it asks for it by its number.
+                    continue;
                 }
-                near.rows.push(Some(row));
+                let at = usize::try_from(key.value().saturating_sub(first)).unwrap_or(usize::MAX);
+                if near.rows.len() <= at {
+                    near.rows.resize_with(at + 1, || None);
+                }
+                near.rows[at] = Some(row);
             }
             Ok(near)
         })
@@ -721,10 +725,11 @@ impl Snapshot {
     }
 
     fn read_near(&self, record: RecordNumber, near: &Near, buffer: &mut Buffer) -> Result<(), StoreError> {
-        match near.get(record.0) {
-            Some(row) => contained(self.pin.path(), || self.read_row(record.0, row, buffer, near, Hashes::Checked)),
+        // Even to look at a row that was read may panic.
+        contained(self.pin.path(), || match near.get(record.0) {
+            Some(row) => self.read_row(record.0, row, buffer, near, Hashes::Checked),
             None => self.read(record, buffer),
-        }
+        })
     }
 
     // Sessions, timelines, history.
@@ -997,52 +1002,76 @@ impl Snapshot {
     }
 
     /// Proves that nothing that lists messages hides a row: a damaged page can make the rows on it absent, and whoever
-    /// reads everything would not miss them. A walk over the keys alone; the rows are checked when they are read.
+    /// reads everything would not miss them.
+    ///
+    /// What is listed and cannot be read is no matter of this: whoever reads it meets it.
     ///
     /// # Errors
-    /// [`StoreError::DamagedFile`] when rows are hidden; otherwise when the database fails.
+    /// [`StoreError::DamagedFile`] and [`StoreError::DamagedRow`] when rows are hidden; otherwise when the database
+    /// fails.
     pub fn check_listed(&self) -> Result<(), StoreError> {
         contained(self.pin.path(), || {
-            self.check_rows(tables::SESSIONS)?;
-            self.check_rows(tables::TIMELINES)?;
-            self.check_rows(tables::SESSION_TIMELINES)?;
-            self.check_rows(tables::TIMELINE)?;
-            self.check_rows(tables::REVISIONS)?;
-            // One row less that the table itself agrees with: a page of another time. Each place is a message's, which
-            // is listed, or a summary's.
-            let (places, lost) = self.place_numbers()?;
-            let listed = self.tables.timeline.len()?.saturating_add(self.txn.open_table(tables::SUMMARIES)?.len()?);
-            if lost || listed != places {
-                let why = format!("{listed} messages and summaries are listed, and there are {places}");
-                return Err(StoreError::damaged_file(why));
+            self.check_rows(tables::SESSIONS, |_, _| Ok(()))?;
+            self.check_rows(tables::TIMELINES, |_, _| Ok(()))?;
+            // Both ends of each agree and there are as many, so no timeline is missing.
+            self.check_rows(tables::SESSION_TIMELINES, |(session, timeline), ()| {
+                let id = TimelineId(timeline);
+                match self.timeline_row(id)?.session == session {
+                    true => Ok(()),
+                    false => Err(StoreError::row("session_timelines", id, "it is a timeline of another session")),
+                }
+            })?;
+            let of_sessions = self.txn.open_table(tables::SESSION_TIMELINES)?.len()?;
+            compare("timelines", self.tables.timelines.len()?, of_sessions)?;
+            self.check_rows(tables::TIMELINE, |key, arrival| {
+                let arrival = Arrival(arrival);
+                // One that stands elsewhere in the same timeline is met there.
+                let is_met = match unless_damaged(self.place_row(arrival))? {
+                    Some(Some(row)) => key.starts_with(&row.timeline.to_be_bytes()),
+                    Some(None) => false,
+                    None => true,
+                };
+                match is_met {
+                    true => Ok(()),
+                    false => Err(StoreError::row("timeline", arrival, "it is listed in another timeline than its own")),
+                }
+            })?;
+            // Each place is a message's, which is listed, or a summary's.
+            let (places, has_lost) = self.place_numbers()?;
+            let summaries = self.txn.open_table(tables::SUMMARIES)?.len()?;
+            compare("messages and summaries", places, self.tables.timeline.len()?.saturating_add(summaries))?;
+            self.check_rows(tables::REVISIONS, |(arrival, _), _| match (1..=places).contains(&arrival) {
+                true => Ok(()),
+                false => Err(StoreError::row("revisions", arrival, "it is the form of no message")),
+            })?;
+            match has_lost {
+                true => Err(StoreError::damaged_file("nobody can tell how many messages there are")),
+                false => Ok(()),
             }
-            let (timelines, of_sessions) =
-                (self.tables.timelines.len()?, self.txn.open_table(tables::SESSION_TIMELINES)?.len()?);
-            if timelines != of_sessions {
-                let why = format!("{of_sessions} timelines are listed, and there are {timelines}");
-                return Err(StoreError::damaged_file(why));
-            }
-            Ok(())
         })
     }
 
-    /// Counts the rows of a table, whose keys must rise.
+    /// Counts the rows of a table, whose keys must rise, and hands each to `each`.
     fn check_rows<K: redb::Key + 'static, V: redb::Value + 'static>(
         &self,
         definition: TableDefinition<'static, K, V>,
+        each: impl Fn(K::SelfType<'_>, V::SelfType<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let table = self.txn.open_table(definition)?;
         let (mut shown, mut before) = (0_u64, Vec::new());
         for entry in table.iter()? {
-            let key = entry?.0;
+            let (key, value) = entry?;
             let key = key.value();
-            let key = K::as_bytes(&key);
-            if shown > 0 && K::compare(&before, key.as_ref()).is_ge() {
-                return Err(StoreError::damaged_file(format!("table {} is out of order", definition.name())));
+            {
+                let bytes = K::as_bytes(&key);
+                if shown > 0 && K::compare(&before, bytes.as_ref()).is_ge() {
+                    return Err(StoreError::damaged_file(format!("table {} is out of order", definition.name())));
+                }
+                before.clear();
+                before.extend_from_slice(bytes.as_ref());
             }
-            before.clear();
-            before.extend_from_slice(key.as_ref());
             shown += 1;
+            each(key, value.value())?;
         }
         let rows = table.len()?;
         if shown != rows {
@@ -1156,6 +1185,14 @@ impl PlaceRows<'_> {
                 }
             }
         }
+    }
+}
+
+/// Tells that fewer are listed than there are, or more.
+fn compare(what: &str, there: u64, listed: u64) -> Result<(), StoreError> {
+    match there == listed {
+        true => Ok(()),
+        false => Err(StoreError::damaged_file(format!("{listed} {what} are listed, and there are {there}"))),
     }
 }
 

@@ -201,6 +201,37 @@ fn no_export_is_made_while_a_message_is_listed_nowhere() {
     assert!(!check(engine.store()).unwrap().is_clean());
 }
 
+/// A walk over a range ends at the first key beyond it: one damaged key hid all that stood behind it from the check.
+#[test]
+fn a_number_that_is_too_large_hides_nothing_from_the_check() {
+    let folder = folder();
+    let whole = folder.path().join("whole");
+    fill(&whole);
+    // The keys of one page lie behind each other.
+    let keys: Vec<u8> = (16..19_u64).flat_map(u64::to_le_bytes).collect();
+    let bytes = fs::read(whole.join("store.1.redb")).unwrap();
+    let spots: Vec<usize> = (0..bytes.len() - keys.len()).filter(|at| bytes[*at..].starts_with(&keys)).collect();
+    assert!(!spots.is_empty());
+    for spot in spots {
+        let home = folder.path().join(spot.to_string());
+        copy(&whole, &home);
+        let mut damaged = bytes.clone();
+        damaged[spot + 8 + 1] ^= 0x40;
+        fs::write(home.join("store.1.redb"), &damaged).unwrap();
+        let store = reopen(&home).unwrap();
+        let said = |n| {
+            let snapshot = store.snapshot()?;
+            let placed =
+                snapshot.find_place(&Scope::everything(), Arrival(n))?.ok_or(StoreError::NoPlace(Arrival(n)))?;
+            lcm_tests::stores::said(&snapshot, &placed)
+        };
+        let unread = (1..=SAID).filter(|n| said(*n).is_err()).count();
+        assert!(unread <= 1, "{unread} are gone with the one");
+        let is_whole = check(&store).unwrap().is_clean();
+        assert!(unread == 0 || !is_whole, "at {spot}: {unread} cannot be read, and the check finds nothing");
+    }
+}
+
 #[test]
 fn a_data_file_that_cannot_be_opened_to_be_written_is_told() {
     let folder = folder();
