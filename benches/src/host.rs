@@ -6,7 +6,9 @@ use lcm_core::{Json, Message, Owner, SessionId};
 use lcm_engine::Engine;
 use lcm_engine::error::EngineError;
 use lcm_engine::hosts::{Incoming, IncomingMessage};
-use lcm_engine::service::{ImportOptions, IngestRequest, Ingested, Scope, Service};
+use lcm_engine::service::{
+    ImportOptions, IngestRequest, Ingested, OwnerPattern, Owners, Scope, Service, SessionKey, TurnRequest,
+};
 use lcm_store::{OpenOptions, Store};
 
 use crate::workload::Said;
@@ -47,6 +49,26 @@ impl Host {
         self.engine.ingest(request)
     }
 
+    /// A turn of an agent's session: its whole list.
+    #[must_use]
+    pub fn turn(&self, agent: &str, session: &str, messages: Vec<Vec<u8>>) -> TurnRequest {
+        TurnRequest {
+            key: SessionKey::new(agent, "owner", session),
+            source: "host".to_owned(),
+            dialect: None,
+            messages,
+            by: BY.to_owned(),
+            now_ms: now_ms(),
+        }
+    }
+
+    /// What an agent may read.
+    #[must_use]
+    pub fn scope_of(&self, agent: &str) -> Scope {
+        let pattern = OwnerPattern { agent: Some(agent.to_owned()), person: Some("owner".to_owned()) };
+        Scope { owners: Owners::Matching(vec![pattern]), ..Scope::everything() }
+    }
+
     /// Takes in whole sessions as an import does; hears of each that is durable.
     ///
     /// # Errors
@@ -78,6 +100,13 @@ impl Host {
     pub fn scope(&self, session: Option<SessionId>) -> Scope {
         Scope::everything().in_sessions(session.into_iter().collect())
     }
+}
+
+/// Milliseconds since 1970 UTC.
+#[must_use]
+pub fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A list of messages as a decoder hands it over.

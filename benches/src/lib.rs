@@ -3,3 +3,4 @@
 pub mod host;
 pub mod measure;
 pub mod workload;
+pub mod talk;

@@ -54,6 +54,21 @@ pub enum Change {
         /// The new summary.
         summary: NodeId,
     },
+    /// A host was shown summaries instead of runs of its list; its next list tells whether it took them.
+    Stage {
+        /// How many were made for it.
+        summaries: u64,
+    },
+    /// A message is never folded from now on.
+    Pin {
+        /// Its place.
+        arrival: Arrival,
+    },
+    /// A message may be folded again.
+    Unpin {
+        /// Its place.
+        arrival: Arrival,
+    },
     /// A summary is no longer shown. The view after is kept under this op.
     Unfold {
         /// The summary.

@@ -10,7 +10,7 @@ use crate::id::Arrival;
 use crate::limits::ORDER_KEY_BYTES_MAX;
 
 /// Who may read a place: checked on every read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// The host's profile or agent id.
     pub agent: String,

@@ -1,6 +1,6 @@
 //! Why the engine could not do what it was asked. What the store said stands behind it as the source.
 
-use lcm_core::{Arrival, MessageError, SessionId, TimelineId};
+use lcm_core::{Arrival, MessageError, SessionId, SummaryError, TimelineId};
 
 use lcm_store::Cursor;
 pub use lcm_store::StoreError;
@@ -50,6 +50,12 @@ pub enum EngineError {
         /// The timeline.
         timeline: TimelineId,
     },
+    /// A list without messages for a session that is not there.
+    #[error("nothing was said yet in session {0}")]
+    NothingSaid(String),
+    /// A summary that contradicts itself: a bug of ours.
+    #[error(transparent)]
+    Summary(#[from] SummaryError),
     /// A pattern that is no regular expression, or one too large to run.
     #[error("the pattern is not a usable regular expression: {0}")]
     Pattern(String),

@@ -197,6 +197,13 @@ impl Known {
         walked == ids.len() || ends || walked >= enough || is_empty
     }
 
+    /// How far a list runs along the timelines, and the timeline at whose end it then is.
+    pub(crate) fn reached(&self, ids: &[NodeId]) -> (usize, Option<TimelineId>) {
+        let (at, walked) = self.walk(Position::ROOT, ids.iter().copied());
+        let end = at.timeline.map(|timeline| &self.timelines[timeline]).filter(|timeline| at.offset == timeline.len());
+        (walked, end.and_then(|timeline| timeline.id))
+    }
+
     /// Says what is to be done so that every path is here, and counts as done.
     ///
     /// The list begins behind the first `known` messages of the current timeline, and so do its paths. `more` loads

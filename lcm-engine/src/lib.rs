@@ -8,7 +8,13 @@
 
 pub mod service;
 pub mod hosts;
+pub mod valid;
+mod assemble;
 mod known;
+mod line;
+mod align;
+mod turn;
+pub mod compress;
 mod ingest;
 mod import;
 mod find;
@@ -27,14 +33,17 @@ use lcm_store::{CheckOptions, CheckReport, IndexStatus, Session, Snapshot, Store
 pub use error::EngineError;
 pub use lcm_store::{OpenOptions, is_contained};
 
+use crate::compress::CompressOptions;
 use crate::hosts::Incoming;
 use crate::ingest::Job;
 use crate::known::Known;
 use crate::service::{
-    Description, Entry, ExpandRequest, Expansion, ExportRecord, ExportRequest, GrepPage, GrepRequest, ImportOptions,
-    Imported, IngestRequest, Ingested, LogPage, LogRequest, Progress, ReadPage, ReadRequest, Scope, SearchPage,
-    SearchRequest, Service, SessionDescription, SessionEntry, Status,
+    CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion, ExportRecord, ExportRequest, GrepPage,
+    GrepRequest, ImportOptions, Imported, IngestRequest, Ingested, LogPage, LogRequest, Progress, ReadPage,
+    ReadRequest, Scope, SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey, Status,
+    TurnRequest, Turned,
 };
+use crate::turn::Live;
 
 /// Whose messages are when nobody says: the one agent of the one person that a data directory belongs to.
 pub const DEFAULT_AGENT: &str = "default";
@@ -44,11 +53,18 @@ pub const DEFAULT_PERSON: &str = "owner";
 /// Ids of messages that are remembered between two lists: 16 MiB, some hundred sessions.
 const REMEMBERED_MAX: usize = 1 << 18;
 
+/// A list from which nothing could be won is tried again when it has grown by this part of its threshold.
+const GROWTH_SHARE: u64 = 20;
+
 /// A store and what is done with it. Shared by any number of threads.
 pub struct Engine {
     store: Store,
     /// What the last lists were compared with, so that a turn costs what is new in it.
     remembered: Mutex<Remembered>,
+    /// What the last turns were aligned with.
+    live: Mutex<LiveSessions>,
+    /// What lists cost from which nothing could be won.
+    futile: Mutex<HashMap<SessionKey, u64>>,
 }
 
 #[derive(Default)]
@@ -77,7 +93,7 @@ impl Engine {
     /// An engine on a store that is open.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        Self { store, remembered: Mutex::default() }
+        Self { store, remembered: Mutex::default(), live: Mutex::default(), futile: Mutex::default() }
     }
 
     /// The store.
@@ -97,10 +113,40 @@ impl Engine {
         (found.timeline == session.timeline && found.last == last).then_some(found.known)
     }
 
+    fn take_live(&self, session: SessionId) -> Option<Live> {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.sessions.remove(&session).map(|(_, live)| live)
+    }
+
+    fn put_live(&self, session: Live) {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).put(session);
+    }
+
     fn remember(&self, session: SessionId, known: Known) {
         let Some((timeline, last)) = known.end() else { return };
         let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         remembered.put(session, timeline, last, known);
+    }
+}
+
+/// Sessions that take turns, by when they were used.
+#[derive(Default)]
+struct LiveSessions {
+    sessions: HashMap<SessionId, (u64, Live)>,
+    clock: u64,
+}
+
+impl LiveSessions {
+    fn put(&mut self, live: Live) {
+        self.clock += 1;
+        self.sessions.insert(live.session.id, (self.clock, live));
+        while self.sessions.values().map(|(_, live)| live.weight()).sum::<usize>() > REMEMBERED_MAX
+            && self.sessions.len() > 1
+        {
+            let oldest = self.sessions.iter().min_by_key(|(_, (used, _))| *used).map(|(id, _)| *id);
+            let Some(oldest) = oldest else { return };
+            self.sessions.remove(&oldest);
+        }
     }
 }
 
@@ -183,6 +229,48 @@ impl Service for Engine {
             self.remember(session, known);
         }
         Ok(ingested)
+    }
+
+    fn turn(&self, request: &TurnRequest) -> Result<Turned, EngineError> {
+        let (turned, live) = turn::take_in(&self.store, request, |session| self.take_live(session))?;
+        self.put_live(live);
+        Ok(turned)
+    }
+
+    fn compress(&self, request: &CompressRequest<'_>) -> Result<Compressed, EngineError> {
+        let (turned, mut live) = turn::take_in(&self.store, &request.turn, |session| self.take_live(session))?;
+        let compressed = compress::compress(&self.store, request, turned, &mut live)?;
+        self.put_live(live);
+        let told = compressed.tokens_before.max(request.current_tokens.unwrap_or(0));
+        let mut futile = self.futile.lock().unwrap_or_else(PoisonError::into_inner);
+        if compressed.messages.is_none() && told > request.options.threshold_tokens {
+            futile.insert(request.turn.key.clone(), told);
+        } else {
+            futile.remove(&request.turn.key);
+        }
+        Ok(compressed)
+    }
+
+    fn is_due(&self, key: &SessionKey, prompt_tokens: u64, options: &CompressOptions) -> (bool, String) {
+        let threshold = options.threshold_tokens;
+        if prompt_tokens <= threshold {
+            return (false, format!("{prompt_tokens} tokens are within the threshold of {threshold}"));
+        }
+        let futile = self.futile.lock().unwrap_or_else(PoisonError::into_inner);
+        match futile.get(key).map(|told| told + threshold / GROWTH_SHARE) {
+            Some(until) if prompt_tokens < until => {
+                (false, format!("nothing could be won when it was tried last; it is tried again at {until} tokens"))
+            }
+            _ => (true, format!("{prompt_tokens} tokens are over the threshold of {threshold}")),
+        }
+    }
+
+    fn behind(&self, scope: &Scope, messages: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, EngineError> {
+        turn::behind(&self.store.snapshot()?, scope, messages)
+    }
+
+    fn weigh(&self, messages: &[Vec<u8>]) -> Result<u64, EngineError> {
+        turn::weigh(messages)
     }
 
     fn import(

@@ -313,7 +313,8 @@ pub(crate) fn describe(snapshot: &Snapshot, scope: &Scope, number: Arrival) -> R
     let placed = place(snapshot, scope, number)?;
     let mut entries = Entries::new(snapshot);
     let entry = entries.entry(&placed)?;
-    let session = find::session(snapshot, scope, entry.session)?;
+    // The place is in scope, though it may have been said in a session that this one branched off.
+    let session = snapshot.session(entry.session)?;
     let near = Near { snapshot, scope, timeline: placed.timeline };
     let all_places = snapshot.places_of(scope, &entry.handle.id)?;
     let mut description = Description {

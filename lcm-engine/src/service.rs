@@ -17,8 +17,11 @@ pub use lcm_store::{
     OwnerPattern, Owners, Pattern, Progress, Scope, Session, Words,
 };
 
+use crate::compress::CompressOptions;
+use crate::compress::summary::Summarizer;
 use crate::error::EngineError;
 use crate::hosts::Incoming;
+use crate::hosts::speech::Dialect;
 
 /// What can be asked of lcm. See the module.
 pub trait Service {
@@ -110,6 +113,38 @@ pub trait Service {
         report: &mut dyn FnMut(&Ingested),
     ) -> Result<Imported, EngineError>;
 
+    /// Takes in the whole list of a host that shows it turn by turn: keeps what is new, notices what was rewritten,
+    /// branches where it leaves what was said.
+    ///
+    /// # Errors
+    /// [`EngineError::Message`] for an element that is no message; otherwise when the store cannot be written. Nothing
+    /// is lost by asking again.
+    fn turn(&self, request: &TurnRequest) -> Result<Turned, EngineError>;
+
+    /// Takes a list in and gives a shorter one in its place, when it is over its threshold or that is forced.
+    ///
+    /// # Errors
+    /// As [`Service::turn`]. That a list cannot be made shorter is no error; the answer says why.
+    fn compress(&self, request: &CompressRequest<'_>) -> Result<Compressed, EngineError>;
+
+    /// Whether a session's list should be compressed, by what its provider says it costs, and why or why not.
+    ///
+    /// A list from which nothing could be won is left alone until it has grown.
+    fn is_due(&self, key: &SessionKey, prompt_tokens: u64, options: &CompressOptions) -> (bool, String);
+
+    /// What a list stands for: every original behind it, in order. A fold gives what it is of, a message shown in
+    /// part the whole, anything else itself.
+    ///
+    /// # Errors
+    /// [`EngineError::Message`] for an element that is no message; otherwise when the store cannot be read.
+    fn behind(&self, scope: &Scope, messages: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, EngineError>;
+
+    /// What a list costs by the stored count.
+    ///
+    /// # Errors
+    /// [`EngineError::Message`] for an element that is no message.
+    fn weigh(&self, messages: &[Vec<u8>]) -> Result<u64, EngineError>;
+
     /// Gives everything that was said in sessions, in an order in which it can be taken in again.
     ///
     /// # Errors
@@ -131,6 +166,101 @@ pub trait Service {
     /// # Errors
     /// When another process writes the index, or it cannot be written.
     fn repair_index(&self, progress: &dyn Fn(Progress)) -> Result<IndexStatus, EngineError>;
+}
+
+/// A host's whole list, as it is about to be sent to a model.
+#[derive(Clone, Debug)]
+pub struct TurnRequest {
+    /// Which session; made when it is not there.
+    pub key: SessionKey,
+    /// The program it comes from.
+    pub source: String,
+    /// The format; `None` to tell it from the messages.
+    pub dialect: Option<Dialect>,
+    /// The messages, each as JSON text.
+    pub messages: Vec<Vec<u8>>,
+    /// Who asks, for history.
+    pub by: String,
+    /// Now: milliseconds since 1970 UTC.
+    pub now_ms: i64,
+}
+
+/// What came of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Turned {
+    /// The session that was asked for.
+    pub key: SessionKey,
+    /// Its number; `None` while there is none.
+    pub session: Option<SessionId>,
+    /// Whether it was made.
+    pub created: bool,
+    /// Messages that were new, at the end.
+    pub new: u64,
+    /// Messages that were rewritten in place.
+    pub revised: u64,
+    /// Messages that were new between others.
+    pub late: u64,
+    /// Whether the list left the timeline that the session had.
+    pub branched: bool,
+    /// Whether the list showed folds that the session's view had not.
+    pub published: bool,
+    /// The numbers of what was new at the end.
+    pub numbers: Option<(Arrival, Arrival)>,
+    /// The newest op that was written.
+    pub op: Option<OpId>,
+}
+
+impl Turned {
+    /// Whether nothing was done but to put messages at the end of a session that was there.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.created && !self.branched && self.revised == 0 && self.late == 0
+    }
+}
+
+/// A list that is to be made shorter.
+pub struct CompressRequest<'a> {
+    /// The list.
+    pub turn: TurnRequest,
+    /// How.
+    pub options: CompressOptions,
+    /// What the host's provider says the request costs, when it does: tokens.
+    pub current_tokens: Option<u64>,
+    /// Fold whatever there is to win, also below the threshold.
+    pub force: bool,
+    /// What the summaries should keep above all.
+    pub focus: Option<String>,
+    /// A model that writes summaries; `None` for the extractive summariser.
+    pub summarizer: Option<&'a dyn Summarizer>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Compressed {
+    /// The list to use instead; `None` to use the one that was given, and then `reason` says why.
+    pub messages: Option<Vec<OutMessage>>,
+    /// Why the list is as it was.
+    pub reason: Option<String>,
+    /// What the list cost by the stored count.
+    pub tokens_before: u64,
+    /// What it costs now.
+    pub tokens_after: u64,
+    /// The folds that are shown, in order.
+    pub folds: Vec<NodeId>,
+    /// Why models were not taken at their word, one sentence each.
+    pub failures: Vec<String>,
+    /// How often a model was asked.
+    pub model_calls: u64,
+    /// What was new in the list.
+    pub turned: Turned,
+}
+
+/// A message of a list that was made shorter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutMessage {
+    /// The message at this index of the list that was given, as it is.
+    Given(usize),
+    /// One that we made, as JSON text.
+    Made(Vec<u8>),
 }
 
 /// One place as an answer names it: where it is and what stands there.
@@ -538,7 +668,7 @@ pub struct Status {
 }
 
 /// Who said something, and in which session.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
     /// Who may read it.
     pub owner: Owner,

@@ -81,6 +81,15 @@ pub struct NewPlace<'a> {
     pub volatile: &'a [u8],
 }
 
+/// Whether a message may be folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinned {
+    /// Never.
+    Yes,
+    /// As any other.
+    No,
+}
+
 /// The number behind the last that was given; 1 when there is none.
 fn number_behind(last: Option<u64>) -> Result<u64, StoreError> {
     let next = last.unwrap_or(0).checked_add(1);
@@ -207,6 +216,42 @@ impl<'t> Commit<'t> {
     #[must_use]
     pub fn last_arrival(&self) -> Arrival {
         Arrival(self.next_arrival - 1)
+    }
+
+    /// The newest op, those of this write included.
+    #[must_use]
+    pub fn last_op(&self) -> OpId {
+        OpId(self.next_op - 1)
+    }
+
+    /// The record of a node that is in the store, or was written in this commit.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when it is not; otherwise when the database fails.
+    pub fn record_of(&self, id: &NodeId) -> Result<RecordNumber, StoreError> {
+        contained(self.file, || {
+            let (record, _) = self.hashes.get(id.key())?.ok_or(StoreError::NotFound(*id))?.value();
+            self.check_same(record, id.as_bytes())?;
+            Ok(RecordNumber(record))
+        })
+    }
+
+    /// Lets a message of a session never be folded, or lets it be folded again.
+    ///
+    /// # Errors
+    /// [`StoreError::NoPlace`] when nothing stands there; otherwise when the database fails.
+    pub fn pin(&mut self, session: SessionId, arrival: Arrival, pinned: Pinned) -> Result<(), StoreError> {
+        contained(self.file, || {
+            if self.places.get(arrival.0)?.is_none() {
+                return Err(StoreError::NoPlace(arrival));
+            }
+            let mut pins = self.txn.open_table(tables::PINS)?;
+            match pinned {
+                Pinned::Yes => pins.insert((session.0, arrival.0), ())?,
+                Pinned::No => pins.remove((session.0, arrival.0))?,
+            };
+            Ok(())
+        })
     }
 
     /// Lets a session go on with a new timeline, which shares `parent` up to and with the place at `last`.

@@ -33,7 +33,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use check::{CheckOptions, CheckReport, Fault};
-pub use commit::{Commit, NewPlace, Prepared};
+pub use commit::{Commit, NewPlace, Pinned, Prepared};
 pub use error::{StoreError, is_contained};
 pub use format::FORMAT;
 pub use index::{

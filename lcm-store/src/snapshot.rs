@@ -1126,6 +1126,35 @@ impl Snapshot {
         })
     }
 
+    /// The newest op; 0 for none.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn last_op(&self) -> Result<OpId, StoreError> {
+        contained(self.pin.path(), || {
+            let table = self.txn.open_table(tables::OPS)?;
+            Ok(OpId(table.last()?.map_or(0, |(key, _)| key.value())))
+        })
+    }
+
+    /// The messages of a session that are never folded, rising.
+    ///
+    /// # Errors
+    /// When the database fails or the table is damaged.
+    pub fn pins(&self, session: SessionId) -> Result<Vec<Arrival>, StoreError> {
+        contained(self.pin.path(), || {
+            let range = (session.0, 0)..=(session.0, u64::MAX);
+            let mut keys = Rising::new("pins", range.clone());
+            let table = self.txn.open_table(tables::PINS)?;
+            let pins = table.range(range)?.map(|entry| {
+                let key = entry?.0.value();
+                keys.take(key)?;
+                Ok(Arrival(key.1))
+            });
+            pins.collect()
+        })
+    }
+
     /// The view of a session as of an op, or now; `None` while it shows everything as it is.
     ///
     /// # Errors

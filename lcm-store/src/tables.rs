@@ -35,6 +35,8 @@ pub(crate) const OWNERS: TableDefinition<(&str, &str), u64> = TableDefinition::n
 pub(crate) const REVISIONS: TableDefinition<(u64, u32), &[u8]> = TableDefinition::new("revisions");
 /// The views of a session: session and op number -> segments.
 pub(crate) const VIEWS: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("views");
+/// Messages of a session that are never folded: session number, arrival number.
+pub(crate) const PINS: TableDefinition<(u64, u64), ()> = TableDefinition::new("pins");
 /// A summary's children: its record number -> packed record numbers.
 pub(crate) const CHILDREN: TableDefinition<u64, &[u8]> = TableDefinition::new("children");
 /// Reverse links: child's record number, parent's record number.
@@ -60,6 +62,7 @@ macro_rules! each {
         $each!($crate::tables::OWNERS);
         $each!($crate::tables::REVISIONS);
         $each!($crate::tables::VIEWS);
+        $each!($crate::tables::PINS);
         $each!($crate::tables::CHILDREN);
         $each!($crate::tables::PARENTS);
         $each!($crate::tables::SUMMARIES);

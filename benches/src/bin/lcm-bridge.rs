@@ -1,6 +1,6 @@
 //! `lcm-bridge`: lcm behind the line protocol of the quality benchmark.
 //!
-//! One JSON object a line in, one out: `reset`, `add`, `search`, `grep`, `expand_all`. Every namespace is a session
+//! One JSON object a line in, one out: `reset`, `add`, `search`, `grep`, `compress`, `expand_all`; and what `talk` answers. Every namespace is a session
 //! of one store, told to the engine message by message as a host does, and asked about through the same calls that
 //! agents' tools use. An operation that the engine has not is answered with an error.
 
@@ -17,17 +17,22 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use lcm_benches::host::Host;
+use lcm_benches::talk::{self, Asked};
 use lcm_benches::workload::Said;
 use lcm_core::{Arrival, SessionId};
 use lcm_engine::EngineError;
+use lcm_engine::compress::CompressOptions;
 use lcm_engine::service::{
-    GrepRequest, LetterCase, Order, Pattern, ReadRequest, Scope, SearchMode, SearchRequest, Service,
+    CompressRequest, GrepRequest, LetterCase, Order, OutMessage, Pattern, ReadRequest, Scope, SearchMode,
+    SearchRequest, Service,
 };
 use lcm_store::{Grep, Pace, Words};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+/// The agent of namespaces.
+const OWNER: &str = "bench";
 /// Bytes of messages read at once by `expand_all`.
 const PAGE_BYTES: usize = 8 << 20;
 
@@ -48,6 +53,10 @@ struct Request {
     pattern: String,
     #[serde(default)]
     flags: String,
+    #[serde(default)]
+    messages: Vec<Box<RawValue>>,
+    #[serde(default)]
+    budget_tokens: u64,
 }
 
 /// A namespace: the session that stands for it, and what the caller calls its messages.
@@ -85,7 +94,13 @@ fn serve() -> Result<(), Box<dyn Error>> {
     let mut bridge = Bridge { host: Host::open(&home)?, namespaces: HashMap::new(), resets: 0, fresh: false };
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
-        let answer = serde_json::from_str(&line?).map_err(Into::into).and_then(|request| bridge.answer(request));
+        let line = line?;
+        let answer =
+            match serde_json::from_str::<Asked>(&line).map_err(Into::into).and_then(|asked| bridge.talk(&asked)) {
+                Ok(None) => serde_json::from_str(&line).map_err(Into::into).and_then(|request| bridge.answer(request)),
+                Ok(Some(answer)) => Ok(answer),
+                Err(error) => Err(error),
+            };
         let answer = answer.unwrap_or_else(|error| json!({"error": error.to_string()}).to_string());
         writeln!(output, "{answer}")?;
         output.flush()?;
@@ -94,6 +109,16 @@ fn serve() -> Result<(), Box<dyn Error>> {
 }
 
 impl Bridge {
+    /// What hosts ask that keep their conversation in lists.
+    fn talk(&mut self, asked: &Asked) -> Result<Option<String>, Box<dyn Error>> {
+        if asked.op == "find" {
+            self.rest()?;
+        }
+        let answer = talk::answer(&self.host, asked)?;
+        self.fresh |= matches!(asked.op.as_str(), "turn" | "shorten");
+        Ok(answer)
+    }
+
     fn answer(&mut self, request: Request) -> Result<String, Box<dyn Error>> {
         match request.op.as_str() {
             "reset" => {
@@ -123,6 +148,7 @@ impl Bridge {
                     Ok(found.hits.iter().map(|hit| hit.entry.number).collect())
                 })
             }
+            "compress" => self.compress(&request),
             "expand_all" => self.expand_all(&request.ns),
             other => Err(format!("there is no operation {other}").into()),
         }
@@ -140,6 +166,35 @@ impl Bridge {
         namespace.ids.insert(number, id);
         self.fresh = true;
         Ok(json!({"ok": true}).to_string())
+    }
+
+    /// A namespace's whole list, brought under a budget.
+    fn compress(&mut self, request: &Request) -> Result<String, Box<dyn Error>> {
+        let namespace = self.namespaces.entry(key(&request.ns)).or_default();
+        if namespace.name.is_empty() {
+            namespace.name = key(&request.ns);
+        }
+        let given: Vec<Vec<u8>> = request.messages.iter().map(|raw| raw.get().as_bytes().to_vec()).collect();
+        let turn = self.host.turn(OWNER, &namespace.name, given.clone());
+        let options = CompressOptions { threshold_tokens: request.budget_tokens, ..CompressOptions::default() };
+        let wanted =
+            CompressRequest { turn, options, current_tokens: None, force: true, focus: None, summarizer: None };
+        let done = self.host.engine().compress(&wanted)?;
+        namespace.session = done.turned.session;
+        self.fresh = true;
+        let mut answer = String::from(r#"{"messages":["#);
+        let shown = done.messages.unwrap_or_else(|| (0..given.len()).map(OutMessage::Given).collect());
+        for message in shown {
+            if !answer.ends_with('[') {
+                answer.push(',');
+            }
+            match message {
+                OutMessage::Given(at) => answer.push_str(std::str::from_utf8(&given[at])?),
+                OutMessage::Made(json) => answer.push_str(std::str::from_utf8(&json)?),
+            }
+        }
+        answer.push_str("]}");
+        Ok(answer)
     }
 
     /// What the caller calls the messages that `ask` finds in a namespace.

@@ -13,6 +13,8 @@ pub mod claude_code;
 mod document;
 pub mod export;
 pub mod hermes;
+pub mod speech;
+pub mod told;
 mod lines;
 pub mod openai;
 mod time;

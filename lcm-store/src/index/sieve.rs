@@ -24,7 +24,7 @@ use super::tokenize::mix;
 /// A block is closed at this many places: more would make reading one through for a single hit slow.
 pub(crate) const BLOCK_PLACES: usize = 256;
 /// ... or at this many bytes of text, whichever comes first.
-pub(crate) const BLOCK_BYTES: usize = 192 << 10;
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 /// Bits of a filter before it is folded: agent transcripts have 5 to 10 thousand different triples in a block.
 const FILTER_BITS: usize = 1 << 16;
 /// A filter is folded in half while fewer than one in this many bits are set, so that small blocks stay small.

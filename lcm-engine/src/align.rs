@@ -1,0 +1,620 @@
+//! A host's list against a timeline: what is the same, what was rewritten, what is new, and where it belongs.
+//!
+//! Cursors (how many were seen) are how messages get doubled or lost; a list is its own proof. First it is walked from
+//! the beginning: nearly always it is what we know and something more. Otherwise the longest run of messages in order
+//! that both have is found, our own folds among them, and what lies between is told by weaker signs: the ids of calls,
+//! who speaks, where it stands. Pure.
+//!
+//! Absence alone changes nothing: hosts show shorter lists all the time. A timeline is left only when a list shares
+//! its beginning and then goes on with something else.
+//!
+//! Invariants (property tests below): a list that was taken in and is shown again, in whole or in any part, has
+//! nothing new; every element has one fate; elements that are known name places in order.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use lcm_core::{NodeId, Role};
+
+use crate::hosts::speech::Speech;
+
+/// Signs by which a message is known when its text was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signs {
+    pub(crate) role: Role,
+    /// Of the ids of its calls and of those it answers; `None` where it has none.
+    pub(crate) ids: Option<u64>,
+}
+
+impl Signs {
+    pub(crate) fn of(speech: &Speech) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for (kind, ids) in [(b'c', &speech.calls), (b'r', &speech.results)] {
+            for id in ids {
+                hasher.update(&[kind]);
+                hasher.update(&u64::try_from(id.as_bytes().len()).unwrap_or(u64::MAX).to_le_bytes());
+                hasher.update(id.as_bytes());
+            }
+        }
+        let named = speech.calls.iter().chain(&speech.results).any(|id| !id.as_bytes().is_empty());
+        let mut eight = [0; 8];
+        eight.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+        Self { role: speech.role, ids: named.then(|| u64::from_le_bytes(eight)) }
+    }
+}
+
+/// A place of the timeline.
+#[derive(Clone, Debug)]
+pub(crate) struct Stood {
+    /// Every form that the message had there, the first one first.
+    pub(crate) forms: Vec<NodeId>,
+    pub(crate) signs: Signs,
+}
+
+/// An element of the list.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    pub(crate) id: NodeId,
+    pub(crate) signs: Signs,
+    /// What it stands for, when it is something that we made of this timeline.
+    pub(crate) ours: Option<Ours>,
+}
+
+/// Something that we made and a host shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ours {
+    /// Folds: the places of each, rising.
+    Folds(Vec<Range<usize>>),
+    /// A message shown in part.
+    Part(usize),
+}
+
+/// What became of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It stands at this place, as it was or in a form it had.
+    Known(usize),
+    /// It stands at this place, rewritten.
+    Revised(usize),
+    /// We made it.
+    Ours,
+    /// It is new, between what is known: behind this place, or before the first.
+    Late(Option<usize>),
+    /// It is new, behind all that is known.
+    New,
+}
+
+/// How the list goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// On this timeline: what is new stands at its end.
+    Grows,
+    /// It shares this timeline up to this place and leaves it there.
+    Parts(usize),
+    /// It has nothing to do with this timeline.
+    Stranger,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Alignment {
+    /// Of each element of the list.
+    pub(crate) fates: Vec<Fate>,
+    pub(crate) verdict: Verdict,
+}
+
+/// Candidate pairs that are looked at; beyond them those of messages that occur most often are left out. A list of
+/// 2,000 messages that are all equal has as many.
+const PAIRS_MAX: usize = 1 << 21;
+
+/// Aligns a list with a timeline. `is_form` tells whether an element reads like a rewritten form of what stands at a
+/// place: cut, cleared or annotated.
+pub(crate) fn align(line: &[Stood], list: &[Shown], is_form: impl Fn(usize, usize) -> bool) -> Alignment {
+    let mut fates = vec![Fate::New; list.len()];
+    let (walked, reached) = walk(line, list, &mut fates);
+    if walked == list.len() || reached == line.len() {
+        return Alignment { fates, verdict: Verdict::Grows };
+    }
+    let anchors = anchors(line, list, walked, reached);
+    let has_something = walked > 0 || !anchors.is_empty();
+    let mut gaps = Gaps { line, list, is_form: &is_form, taken: vec![false; line.len()], fates };
+    for at in 0..walked {
+        gaps.take(at);
+    }
+    for anchor in &anchors {
+        gaps.fates[anchor.element] = anchor.fate;
+        for place in anchor.places.clone() {
+            gaps.taken[place] = true;
+        }
+    }
+    let (mut element, mut place) = (walked, reached);
+    for anchor in &anchors {
+        gaps.between(element..anchor.element, place..anchor.places.start.max(place));
+        (element, place) = (anchor.element + 1, anchor.places.end.max(place));
+    }
+    let last = gaps.behind(element..list.len(), place);
+    let goes_on = gaps.fates.last() == Some(&Fate::New);
+    // What was moved is still shown, so it was not left.
+    let is_left = last < line.len() && gaps.taken[last..].iter().all(|taken| !taken);
+    let verdict = match (has_something || last > place, goes_on) {
+        (_, false) if !list.is_empty() => Verdict::Grows,
+        (false, _) => Verdict::Stranger,
+        // What stands behind the last that is shared was left.
+        (true, true) if is_left => match last.checked_sub(1) {
+            Some(shared) => Verdict::Parts(shared),
+            None => Verdict::Stranger,
+        },
+        (true, _) => Verdict::Grows,
+    };
+    let mut fates = gaps.fates;
+    if verdict == Verdict::Stranger {
+        fates.fill(Fate::New);
+    }
+    Alignment { fates, verdict }
+}
+
+/// Walks from the beginning; gives how many elements and places were passed.
+fn walk(line: &[Stood], list: &[Shown], fates: &mut [Fate]) -> (usize, usize) {
+    let mut place = 0;
+    for (element, shown) in list.iter().enumerate() {
+        fates[element] = match &shown.ours {
+            Some(Ours::Folds(runs)) => {
+                // Folds of what comes later stand elsewhere than what they are of; they are passed over.
+                for run in runs {
+                    if run.start <= place {
+                        place = place.max(run.end);
+                    }
+                }
+                Fate::Ours
+            }
+            Some(Ours::Part(part)) if *part == place => {
+                place += 1;
+                Fate::Known(*part)
+            }
+            _ if line.get(place).is_some_and(|stood| stood.forms.contains(&shown.id)) => {
+                place += 1;
+                Fate::Known(place - 1)
+            }
+            _ => return (element, place),
+        };
+    }
+    (list.len(), place)
+}
+
+/// An element that is known beyond doubt, and the places it stands for.
+struct Anchor {
+    element: usize,
+    places: Range<usize>,
+    fate: Fate,
+}
+
+/// The heaviest chain of elements and places that rise together, the latest of several.
+fn anchors(line: &[Stood], list: &[Shown], walked: usize, reached: usize) -> Vec<Anchor> {
+    let mut places: HashMap<NodeId, Vec<usize>> = HashMap::new();
+    for (at, stood) in line.iter().enumerate().skip(reached) {
+        let mut forms = stood.forms.clone();
+        forms.sort_unstable();
+        forms.dedup();
+        for form in forms {
+            places.entry(form).or_default().push(at);
+        }
+    }
+    let each_max = (PAIRS_MAX / list.len().max(1)).max(1);
+    let candidates = |shown: &Shown| -> Vec<(Range<usize>, Fate)> {
+        match &shown.ours {
+            Some(Ours::Folds(runs)) => {
+                let covered = runs.iter().filter(|run| run.end > reached && run.end <= line.len());
+                let (Some(start), Some(end)) =
+                    (covered.clone().map(|run| run.start.max(reached)).min(), covered.map(|run| run.end).max())
+                else {
+                    return vec![(reached..reached, Fate::Ours)];
+                };
+                vec![(start..end, Fate::Ours)]
+            }
+            Some(Ours::Part(at)) if *at >= reached => vec![(*at..*at + 1, Fate::Known(*at))],
+            _ => {
+                let all = places.get(&shown.id).map_or(&[][..], Vec::as_slice);
+                all[all.len().saturating_sub(each_max)..].iter().map(|&at| (at..at + 1, Fate::Known(at))).collect()
+            }
+        }
+    };
+    // From the end: the heaviest chain of what follows, among those that begin at a place or behind it.
+    let mut heaviest = Heaviest::new(line.len());
+    let mut links: Vec<Link> = Vec::new();
+    for (element, shown) in list.iter().enumerate().skip(walked).rev() {
+        let from = links.len();
+        for (places, fate) in candidates(shown) {
+            let follows = heaviest.from(places.end);
+            let weight = follows.map_or(0, |at| links[at].weight) + 1 + places.len().saturating_sub(1);
+            links.push(Link { element, places, fate, weight, follows });
+        }
+        for (at, link) in links.iter().enumerate().skip(from) {
+            heaviest.put(link.places.start, at, link.weight);
+        }
+    }
+    let mut chain = Vec::new();
+    let mut next = heaviest.from(reached);
+    while let Some(at) = next {
+        let Link { element, places, fate, follows, .. } = &links[at];
+        chain.push(Anchor { element: *element, places: places.clone(), fate: *fate });
+        next = *follows;
+    }
+    chain
+}
+
+struct Link {
+    element: usize,
+    places: Range<usize>,
+    fate: Fate,
+    weight: usize,
+    follows: Option<usize>,
+}
+
+/// The heaviest link that begins at a place or behind it; of equal ones the one that begins last.
+struct Heaviest {
+    /// A Fenwick tree over the places, counted from the end: weight, place, link.
+    best: Vec<Option<(usize, usize, usize)>>,
+    places: usize,
+}
+
+impl Heaviest {
+    fn new(places: usize) -> Self {
+        Self { best: vec![None; places + 2], places }
+    }
+
+    /// Behind the last place is 1, the first place is the largest.
+    fn index(&self, place: usize) -> usize {
+        self.places - place.min(self.places) + 1
+    }
+
+    fn put(&mut self, place: usize, link: usize, weight: usize) {
+        let mut at = self.index(place);
+        while at < self.best.len() {
+            let better = self.best[at].is_none_or(|(known, start, _)| (weight, place) > (known, start));
+            if better {
+                self.best[at] = Some((weight, place, link));
+            }
+            at += at & at.wrapping_neg();
+        }
+    }
+
+    fn from(&self, place: usize) -> Option<usize> {
+        let mut at = self.index(place);
+        let mut found: Option<(usize, usize, usize)> = None;
+        while at > 0 {
+            if let Some(one) = self.best[at]
+                && found.is_none_or(|known| (one.0, one.1) > (known.0, known.1))
+            {
+                found = Some(one);
+            }
+            at -= at & at.wrapping_neg();
+        }
+        found.map(|(_, _, link)| link)
+    }
+}
+
+/// What lies between anchors.
+struct Gaps<'a, F> {
+    line: &'a [Stood],
+    list: &'a [Shown],
+    is_form: &'a F,
+    /// Places that an element stands for.
+    taken: Vec<bool>,
+    fates: Vec<Fate>,
+}
+
+impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
+    fn take(&mut self, element: usize) {
+        if let Fate::Known(place) | Fate::Revised(place) = self.fates[element] {
+            self.taken[place] = true;
+        }
+    }
+
+    fn pair(&mut self, element: usize, place: usize) {
+        self.fates[element] = Fate::Revised(place);
+        self.taken[place] = true;
+    }
+
+    /// Pairs elements with places by the ids of calls, and by reading like a form; gives the pairs, in order.
+    fn pairs(&mut self, elements: Range<usize>, places: Range<usize>) -> Vec<(usize, usize)> {
+        let mut pairs = Vec::new();
+        let mut from = places.start;
+        for element in elements {
+            let shown = &self.list[element];
+            if shown.ours.is_some() {
+                continue;
+            }
+            let is_it = |place: &usize| {
+                let stood = &self.line[*place];
+                !self.taken[*place]
+                    && stood.signs.role == shown.signs.role
+                    && match (stood.signs.ids, shown.signs.ids) {
+                        (Some(one), Some(other)) => one == other,
+                        (None, None) => (self.is_form)(element, *place),
+                        _ => false,
+                    }
+            };
+            if let Some(place) = (from..places.end).find(is_it) {
+                pairs.push((element, place));
+                from = place + 1;
+            }
+        }
+        for &(element, place) in &pairs {
+            self.pair(element, place);
+        }
+        pairs
+    }
+
+    /// Tells what lies between two anchors.
+    fn between(&mut self, elements: Range<usize>, places: Range<usize>) {
+        let pairs = self.pairs(elements.clone(), places.clone());
+        let (mut element, mut place) = (elements.start, places.start);
+        for (paired, stood) in pairs.into_iter().chain([(elements.end, places.end)]) {
+            self.run(element..paired, place..stood);
+            (element, place) = (paired + 1, stood + 1);
+        }
+    }
+
+    /// Elements between two that are known, and the places between those.
+    fn run(&mut self, elements: Range<usize>, places: Range<usize>) {
+        let (ours, unknown): (Vec<usize>, Vec<usize>) =
+            elements.partition(|element| self.list[*element].ours.is_some());
+        for element in ours {
+            self.fates[element] = Fate::Ours;
+        }
+        let free: Vec<usize> = places.clone().filter(|place| !self.taken[*place]).collect();
+        let same_roles = unknown.len() == free.len()
+            && unknown.iter().zip(&free).all(|(element, place)| {
+                let (shown, stood) = (&self.list[*element].signs, &self.line[*place].signs);
+                shown.role == stood.role && shown.ids.is_none() && stood.ids.is_none()
+            });
+        for (nth, &element) in unknown.iter().enumerate() {
+            let moved = self
+                .line
+                .iter()
+                .enumerate()
+                .position(|(place, stood)| !self.taken[place] && stood.forms.contains(&self.list[element].id));
+            match moved {
+                // It stood elsewhere, and nothing stands for it there: it was moved, not said again.
+                Some(place) => {
+                    self.fates[element] = Fate::Known(place);
+                    self.taken[place] = true;
+                }
+                None if same_roles && !self.taken[free[nth]] => self.pair(element, free[nth]),
+                None => self.fates[element] = Fate::Late(places.start.checked_sub(1)),
+            }
+        }
+    }
+
+    /// Tells what lies behind the last anchor; gives the place behind the last that is known.
+    fn behind(&mut self, elements: Range<usize>, place: usize) -> usize {
+        let pairs = self.pairs(elements.clone(), place..self.line.len());
+        let (mut element, mut reached) = (elements.start, place);
+        for (paired, stood) in pairs {
+            self.run(element..paired, reached..stood);
+            (element, reached) = (paired + 1, stood + 1);
+        }
+        for element in element..elements.end {
+            if self.list[element].ours.is_some() {
+                self.fates[element] = Fate::Ours;
+            }
+        }
+        reached
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lists as hosts make them, one of each kind; then any sequence of what hosts do, against a plain model.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn id(n: u8) -> NodeId {
+        NodeId::from_bytes([n; 32])
+    }
+
+    fn signs(n: u8) -> Signs {
+        let role = if n.is_multiple_of(2) { Role::User } else { Role::Assistant };
+        Signs { role, ids: (n >= 200).then_some(u64::from(n / 10)) }
+    }
+
+    fn line(text: &[u8]) -> Vec<Stood> {
+        text.iter().map(|&n| Stood { forms: vec![id(n)], signs: signs(n) }).collect()
+    }
+
+    fn list(text: &[u8]) -> Vec<Shown> {
+        text.iter().map(|&n| Shown { id: id(n), signs: signs(n), ours: None }).collect()
+    }
+
+    fn told(line_of: &[u8], list_of: &[u8]) -> (Vec<Fate>, Verdict) {
+        let Alignment { fates, verdict } = align(&line(line_of), &list(list_of), |_, _| false);
+        (fates, verdict)
+    }
+
+    use Fate::{Known, Late, New, Revised};
+    use Verdict::{Grows, Parts, Stranger};
+
+    #[test]
+    fn what_grows_grows_and_what_is_shorter_changes_nothing() {
+        assert_eq!(told(&[], &[1, 2]), (vec![New, New], Grows));
+        assert_eq!(told(&[1, 2], &[1, 2, 3]), (vec![Known(0), Known(1), New], Grows));
+        assert_eq!(told(&[1, 2, 3], &[1]), (vec![Known(0)], Grows));
+        assert_eq!(told(&[1, 2, 3], &[]), (vec![], Grows));
+        // Trimmed from the head, and from the middle.
+        assert_eq!(told(&[1, 2, 3, 4], &[3, 4, 5]), (vec![Known(2), Known(3), New], Grows));
+        assert_eq!(told(&[1, 2, 3, 4], &[1, 4, 5]), (vec![Known(0), Known(3), New], Grows));
+        assert_eq!(told(&[1, 2, 3, 4], &[2, 3]), (vec![Known(1), Known(2)], Grows));
+    }
+
+    #[test]
+    fn equal_messages_are_told_apart_by_where_they_stand() {
+        assert_eq!(told(&[1, 2, 1, 2], &[1, 2, 1, 2, 1, 2]).0, [Known(0), Known(1), Known(2), Known(3), New, New]);
+        // A head that was cut: what is left is the end.
+        assert_eq!(told(&[4, 1, 2, 1, 2], &[1, 2, 8]), (vec![Known(3), Known(4), New], Grows));
+    }
+
+    #[test]
+    fn a_list_that_shares_a_beginning_and_goes_on_otherwise_parts() {
+        assert_eq!(told(&[1, 2, 3], &[1, 8]), (vec![Known(0), New], Parts(0)));
+        assert_eq!(told(&[1, 2, 3, 4], &[1, 2, 3, 6, 7]), (vec![Known(0), Known(1), Known(2), New, New], Parts(2)));
+        assert_eq!(told(&[1, 2, 3], &[8, 9]), (vec![New, New], Stranger));
+    }
+
+    #[test]
+    fn what_comes_in_between_is_late_and_what_was_rewritten_is_a_revision() {
+        assert_eq!(told(&[1, 2, 3], &[1, 9, 7, 2, 3]).0, [Known(0), Late(Some(0)), Late(Some(0)), Known(1), Known(2)]);
+        assert_eq!(told(&[1, 2, 3], &[9, 7, 1, 2, 3]).0[..2], [Late(None), Late(None)]);
+        // One for one, same speaker: rewritten in place.
+        assert_eq!(told(&[1, 2, 3], &[1, 8, 3]).0, [Known(0), Revised(1), Known(2)]);
+        // By the id of the call, also at the end.
+        assert_eq!(told(&[1, 2, 200], &[1, 2, 202]).0, [Known(0), Known(1), Revised(2)]);
+        let cut = align(&line(&[1, 2]), &list(&[1, 4]), |element, place| (element, place) == (1, 1));
+        assert_eq!(cut.fates, [Known(0), Revised(1)]);
+    }
+
+    #[test]
+    fn what_was_moved_is_not_said_again() {
+        let (fates, verdict) = told(&[1, 2, 3, 4, 5], &[1, 4, 2, 3, 5]);
+        assert!(fates.iter().all(|fate| matches!(fate, Known(_))), "{fates:?}");
+        assert_eq!(verdict, Grows);
+    }
+
+    #[test]
+    fn our_folds_stand_for_what_they_are_of() {
+        let mut shown = list(&[1, 100, 4, 5]);
+        shown[1].ours = Some(Ours::Folds(vec![1..2, 2..3]));
+        let aligned = align(&line(&[1, 2, 3, 4]), &shown, |_, _| false);
+        assert_eq!(aligned.fates, [Known(0), Fate::Ours, Known(3), New]);
+        assert_eq!(aligned.verdict, Grows);
+        // The head is gone, the fold proves what follows.
+        let aligned = align(&line(&[1, 2, 3, 4]), &shown[1..], |_, _| false);
+        assert_eq!((aligned.fates, aligned.verdict), (vec![Fate::Ours, Known(3), New], Grows));
+        // A fold of steps of the present request stands before that request.
+        let mut shown = list(&[1, 100, 2, 5, 6]);
+        shown[1].ours = Some(Ours::Folds(vec![2..4]));
+        let aligned = align(&line(&[1, 2, 3, 4, 5]), &shown, |_, _| false);
+        assert_eq!((aligned.fates, aligned.verdict), (vec![Known(0), Fate::Ours, Known(1), Known(4), New], Grows));
+        let mut shown = list(&[1, 100, 5]);
+        shown[1].ours = Some(Ours::Part(1));
+        let aligned = align(&line(&[1, 2]), &shown, |_, _| false);
+        assert_eq!(aligned.fates, [Known(0), Known(1), New]);
+    }
+
+    /// What a host does with its list.
+    #[derive(Clone, Debug)]
+    enum Change {
+        Drop(usize, usize),
+        Cut(usize),
+        Swap(usize, usize),
+        Restore,
+        Say,
+    }
+
+    fn changes() -> impl Strategy<Value = Vec<Change>> {
+        let change = prop_oneof![
+            (0_usize..60, 0_usize..6).prop_map(|(at, count)| Change::Drop(at, count)),
+            (0_usize..60).prop_map(Change::Cut),
+            (0_usize..60, 0_usize..60).prop_map(|(one, other)| Change::Swap(one, other)),
+            Just(Change::Restore),
+            Just(Change::Say),
+        ];
+        prop::collection::vec(change, 0..30)
+    }
+
+    /// Takes a list in as ingest would; gives what the timeline is then, each place with the forms it had.
+    fn taken_in(line_of: &[Vec<u8>], list_of: &[u8]) -> Vec<Vec<u8>> {
+        let stood: Vec<Stood> = line_of
+            .iter()
+            .map(|forms| Stood { forms: forms.iter().map(|n| id(*n)).collect(), signs: signs(forms[0]) })
+            .collect();
+        let Alignment { fates, verdict } = align(&stood, &list(list_of), |_, _| false);
+        let mut line: Vec<(usize, Vec<u8>)> = (1..).map(|at| 2 * at).zip(line_of.iter().cloned()).collect();
+        for (fate, &n) in fates.iter().zip(list_of) {
+            if let Revised(place) = fate {
+                line[*place].1.push(n);
+            }
+        }
+        if let Parts(last) = verdict {
+            line.truncate(last + 1);
+        }
+        if verdict == Stranger {
+            line.clear();
+        }
+        let mut end = 2 * line_of.len() + 4;
+        for (fate, &n) in fates.iter().zip(list_of) {
+            match fate {
+                New => {
+                    line.push((end, vec![n]));
+                    end += 1;
+                }
+                Late(behind) => line.push((behind.map_or(1, |at| 2 * at + 3), vec![n])),
+                _ => {}
+            }
+        }
+        line.sort_by_key(|(at, _)| *at);
+        line.into_iter().map(|(_, forms)| forms).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+
+        /// Distinct messages, so that what is doubled shows.
+        #[test]
+        fn whatever_a_host_does_nothing_is_lost_and_nothing_is_doubled(start in 1_u8..60, changes in changes()) {
+            let mut next = start;
+            let mut list: Vec<u8> = (0..start).collect();
+            let mut said = list.clone();
+            let mut line: Vec<Vec<u8>> = list.iter().map(|n| vec![*n]).collect();
+            for change in changes {
+                match change {
+                    Change::Drop(at, count) => {
+                        // The end stays: a host that drops it and goes on has gone back.
+                        let last = list.len().saturating_sub(1);
+                        let at = at.min(last);
+                        list.drain(at..(at + count).min(last));
+                    }
+                    Change::Cut(at) => { list.drain(..at.min(list.len().saturating_sub(1))); }
+                    Change::Swap(one, other) => {
+                        let inner = list.len().saturating_sub(2);
+                        if inner > 1 { list.swap(1 + one % inner, 1 + other % inner); }
+                    }
+                    Change::Restore => list = line.iter().map(|forms| forms[0]).collect(),
+                    Change::Say if next < 190 => {
+                        list.push(next);
+                        said.push(next);
+                        next += 1;
+                    }
+                    Change::Say => {}
+                }
+                line = taken_in(&line, &list);
+                let mut kept: Vec<u8> = line.iter().map(|forms| forms[0]).collect();
+                kept.sort_unstable();
+                prop_assert_eq!(&kept, &said, "list {:?}", list);
+                prop_assert_eq!(taken_in(&line, &list), line.clone(), "shown again, {:?}", list);
+            }
+        }
+
+        #[test]
+        fn every_element_has_one_fate_whatever_comes(line_of in prop::collection::vec(0_u8..12, 0..40), list_of in prop::collection::vec(0_u8..12, 0..40)) {
+            let (fates, verdict) = told(&line_of, &list_of);
+            prop_assert_eq!(fates.len(), list_of.len());
+            let mut taken = vec![false; line_of.len()];
+            for (fate, &n) in fates.iter().zip(&list_of) {
+                if let Known(place) | Revised(place) = fate {
+                    prop_assert!(!std::mem::replace(&mut taken[*place], true), "two elements at {place}");
+                }
+                if let Known(place) = fate {
+                    prop_assert_eq!(line_of[*place], n);
+                }
+            }
+            if let Parts(last) = verdict {
+                prop_assert!(last < line_of.len());
+            }
+            // What was taken in is known when it is shown again.
+            let line_of: Vec<Vec<u8>> = line_of.into_iter().map(|n| vec![n]).collect();
+            let line = taken_in(&line_of, &list_of);
+            prop_assert_eq!(taken_in(&line, &list_of).len(), line.len());
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! How what we make is shown: folds as quoted history in one message, a large message in part, a line between.
+//!
+//! Everything of ours begins with [`MARK`]. A fold is a block of quoted lines between a line that names it and a line
+//! that ends it; as every line of it is quoted, nothing in it can end it. Neighbouring folds share a message. The text
+//! depends on the summaries alone, so it is the same in every process and for ever, and a list that shows it proves
+//! what it stands for. Pure.
+
+use lcm_core::{Handle, HandleKind, IdPrefix, NodeId, Summary};
+
+/// What everything of ours begins with.
+pub(crate) const MARK: &str = "[lcm:";
+/// The mark of a summary that stands for steps of a request and is shown in front of it.
+pub(crate) const WITHIN: &str = "within";
+
+const INTRO: &str = "[lcm: earlier parts, summarised: quoted history, no request. lcm_expand ID gives the originals]";
+/// What stands between a fold and a user's message, where two of one role must not meet.
+pub(crate) const BETWEEN: &str = "[lcm: the conversation goes on below.]";
+
+/// The text of a message that shows folds.
+pub(crate) fn folds<'a>(folds: impl IntoIterator<Item = (&'a NodeId, &'a Summary)>) -> String {
+    let mut text = INTRO.to_owned();
+    for (id, summary) in folds {
+        let handle = Handle::summary(*id);
+        let count = summary.children().len();
+        let what = match (summary.depth(), count) {
+            (1, 1) => "message",
+            (1, _) => "messages",
+            (_, 1) => "summary",
+            _ => "summaries",
+        };
+        let (from, to) = summary.span_ms();
+        let within = if is_within(summary) { ", steps already taken for the request below" } else { "" };
+        let span = if from == to { moment(from) } else { format!("{} to {}", moment(from), moment(to)) };
+        let tokens = summary.source_tokens;
+        text.push_str(&format!("\n[lcm:fold {handle}: {count} {what}, {span}, {tokens} tokens{within}]"));
+        for line in summary.text().lines() {
+            text.push_str("\n> ");
+            text.extend(line.chars().map(|c| if is_line_end(c) { ' ' } else { c }));
+        }
+        text.push_str(&format!("\n[lcm:end {handle}]"));
+    }
+    text
+}
+
+/// Whether a summary is shown in front of the request whose steps it stands for.
+pub(crate) fn is_within(summary: &Summary) -> bool {
+    summary.marks.iter().any(|mark| mark == WITHIN)
+}
+
+/// What ends a line for somebody, though it is no line feed.
+fn is_line_end(c: char) -> bool {
+    matches!(c, '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// The handles of the folds that a text of ours shows, in order; `None` for any other text.
+pub(crate) fn shown_folds(text: &str) -> Option<Vec<IdPrefix>> {
+    let blocks = text.strip_prefix(INTRO)?;
+    let names =
+        blocks.lines().filter_map(|line| line.strip_prefix("[lcm:fold ")?.split_once(':').map(|(name, _)| name));
+    names.map(|name| handle(name, HandleKind::Summary)).collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())
+}
+
+/// The message of which a text of ours shows a part; `None` for any other text.
+pub(crate) fn shown_part(text: &str) -> Option<IdPrefix> {
+    let (name, _) = text.strip_prefix("[lcm:part ")?.split_once(':')?;
+    handle(name, HandleKind::Message)
+}
+
+fn handle(name: &str, kind: HandleKind) -> Option<IdPrefix> {
+    IdPrefix::from_hex(name.strip_prefix(kind.prefix())?)
+}
+
+/// The text of a message shown in part: its beginning and its end, and how to get all of it.
+pub(crate) fn part(id: &NodeId, text: &str, chars_max: usize) -> String {
+    let all = text.chars().count();
+    let (head, tail) = (chars_max * 2 / 3, chars_max / 3);
+    let head: String = text.chars().take(head).collect();
+    let tail: String = text.chars().skip(all.saturating_sub(tail)).collect();
+    let shown = head.chars().count() + tail.chars().count();
+    let handle = Handle::message(*id);
+    format!(
+        "[lcm:part {handle}: {shown} of {all} characters are shown, the beginning and the end; lcm_expand {handle} \
+         gives all of them]\n{head}\n[lcm: {} characters left out]\n{tail}",
+        all - shown.min(all)
+    )
+}
+
+/// A moment in UTC, to the second.
+fn moment(ms: i64) -> String {
+    let seconds = ms.div_euclid(1000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date(days);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// The date of a day, counted from 1970-01-01, in the Gregorian calendar.
+fn date(days: i64) -> (i64, i64, i64) {
+    // Years that begin in March: the day that is there only sometimes is then the last.
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let march = (5 * of_year + 2) / 153;
+    let month = if march < 10 { march + 3 } else { march - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, of_year - (153 * march + 2) / 5 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use lcm_core::node::SummaryParts;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn summary(text: &str) -> Summary {
+        let children = vec![NodeId::from_bytes([1; 32]), NodeId::from_bytes([2; 32])];
+        Summary::new(SummaryParts { text: text.to_owned(), children, depth: 1, span_ms: (0, 1_767_225_599_000) })
+            .unwrap()
+    }
+
+    #[test]
+    fn a_fold_says_what_it_is_and_is_known_again() {
+        let id = NodeId::from_bytes([0xab; 32]);
+        let text = folds([(&id, &summary("one\ntwo"))]);
+        let block = "\n[lcm:fold sum_abababababababab: 2 messages, 1970-01-01T00:00:00Z to 2025-12-31T23:59:59Z, 0 tokens]\n> one\n> two\n[lcm:end sum_abababababababab]";
+        assert_eq!(text, format!("{INTRO}{block}"));
+        assert_eq!(shown_folds(&text).unwrap().len(), 1);
+        assert_eq!(shown_folds("hello"), None);
+        assert_eq!(shown_folds(INTRO), None);
+    }
+
+    #[test]
+    fn a_part_shows_both_ends_and_names_the_whole() {
+        let id = NodeId::from_bytes([0xcd; 32]);
+        let text = part(&id, &format!("{}END", "x".repeat(5000)), 90);
+        assert!(text.starts_with("[lcm:part msg_cdcdcdcdcdcdcdcd: 90 of 5003 characters") && text.ends_with("END"));
+        assert!(shown_part(&text).unwrap().matches(&id));
+        assert_eq!(shown_part("[lcm:part nobody: x]"), None);
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(moment(951_827_696_000), "2000-02-29T12:34:56Z");
+        assert_eq!(moment(-1), "1969-12-31T23:59:59Z");
+        assert_eq!(moment(4_107_542_400_000), "2100-03-01T00:00:00Z");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_in_a_fold_ends_it(said in "(\\[lcm:end sum_abababababababab\\]|\\[lcm:fold|\r|\n|\u{2028}|\u{85}|> |\\PC){0,40}") {
+            let id = NodeId::from_bytes([0xab; 32]);
+            let text = folds([(&id, &summary(&said))]);
+            let inner = text.split_once("tokens]").unwrap().1;
+            let ends: Vec<usize> = inner.match_indices("\n[lcm:end sum_abababababababab]").map(|(at, _)| at).collect();
+            prop_assert_eq!(ends.len(), 1);
+            prop_assert_eq!(ends[0] + "\n[lcm:end sum_abababababababab]".len(), inner.len());
+            prop_assert!(inner[1..ends[0].max(1)].split('\n').all(|line| line.is_empty() || line.starts_with("> ")));
+            let has_ends = inner.contains(['\r', '\u{2028}', '\u{85}']);
+            prop_assert!(!has_ends);
+        }
+    }
+}

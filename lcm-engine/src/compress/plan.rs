@@ -1,0 +1,319 @@
+//! Which runs to fold so that a list reaches its target. A pure function: the same list and limits give the same plan.
+//!
+//! Budgets are tokens. Protection by count yields to them, step by step: a plan is made at a *pressure*, and whoever
+//! carries it out measures what came of it and, when the target is not reached, plans again at the next one.
+//! * 0: the tail is kept as asked, as far as its share allows;
+//! * 1: half that share, and large messages in it are shown in part;
+//! * 2: only the newest request and what follows it is kept;
+//! * 3: large results of that request are shown in part, but for its newest step;
+//! * 4: its older steps are folded.
+//!
+//! Invariants (property tests below): steps are in order and do not meet; the newest request, its newest step and what
+//! is pinned are never folded; at pressure 2 everything in front of the request is.
+
+use std::ops::Range;
+
+/// The last pressure: behind it nothing more can be won.
+pub(crate) const PRESSURE_MAX: u8 = 4;
+/// Summaries of one depth that are condensed together: fewer would be condensed again and again, more lose too much.
+const FAN_IN: usize = 4;
+const FAN_IN_MAX: usize = 8;
+
+/// Something that is shown behind the head: an atom or a fold.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    /// The places it stands for.
+    pub(crate) places: Range<usize>,
+    /// What it costs as it is shown.
+    pub(crate) tokens: u64,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Messages as they were said.
+    Said(Said),
+    /// A summary.
+    Fold { depth: u16 },
+}
+
+/// What the plan must know of an atom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// Whether a provider takes it. One that is not sound is always folded.
+    pub(crate) is_sound: bool,
+    /// Whether calls in it are open.
+    pub(crate) is_open: bool,
+    /// Whether a person asks for something.
+    pub(crate) is_request: bool,
+    pub(crate) is_pinned: bool,
+    /// Its messages that can be shown in part, by whatever number the caller knows them, and what each costs.
+    pub(crate) parts: Vec<(usize, u64)>,
+}
+
+/// What a plan must keep to; tokens, but for the two counts of messages.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// What the whole list may cost.
+    pub(crate) target: u64,
+    pub(crate) protect_first: usize,
+    pub(crate) protect_last: usize,
+    /// What the kept tail in front of the newest request may cost.
+    pub(crate) tail_max: u64,
+    /// Sources of one leaf.
+    pub(crate) chunk_max: u64,
+    /// The text of one summary.
+    pub(crate) summary_max: u64,
+    /// All summaries together.
+    pub(crate) summaries_max: u64,
+    /// What a fold costs without its text. A run that is not well above it is not worth one.
+    pub(crate) fold_cost: u64,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Fold units into a summary of messages.
+    Leaf {
+        units: Range<usize>,
+        /// What its text may cost.
+        budget: u64,
+        /// Whether they are steps of the newest request: then it stands before that.
+        is_within: bool,
+    },
+    /// Fold summaries into one.
+    Condense { units: Range<usize>, budget: u64 },
+    /// Show a message in part.
+    Part { unit: usize, message: usize, budget: u64 },
+}
+
+/// Makes a plan at a pressure.
+pub(crate) fn plan(units: &[Unit], limits: &Limits, pressure: u8) -> Vec<Step> {
+    let Some(newest) = units.len().checked_sub(1) else { return Vec::new() };
+    let live = units.iter().rposition(is_request).unwrap_or(newest);
+    let first = first_kept(units, live, limits, pressure);
+    let tail = tail_from(units, live, limits, pressure);
+    let mut steps = Vec::new();
+    let folds = |at: usize| match &units[at].kind {
+        Kind::Fold { .. } => false,
+        Kind::Said(said) if said.is_pinned || at == live || said.is_open => false,
+        Kind::Said(said) if !said.is_sound => true,
+        Kind::Said(_) => (first <= at && at < tail) || (pressure >= 4 && live < at && at < newest),
+    };
+    let mut at = 0;
+    while at <= newest {
+        if folds(at) {
+            let end = (at..=newest).find(|at| !folds(*at)).unwrap_or(newest + 1);
+            leaves(units, at..end, limits, live < at, &mut steps);
+            at = end;
+            continue;
+        }
+        if let Kind::Said(said) = &units[at].kind {
+            let is_tail = pressure >= 1 && tail <= at && at < live;
+            let is_step = pressure >= 3 && live < at && at < newest;
+            // An eighth of everything for one message is out of proportion.
+            let large = limits.target / 8;
+            if is_tail || is_step {
+                let cut = said.parts.iter().filter(|(_, tokens)| *tokens > large);
+                steps.extend(cut.map(|&(message, _)| Step::Part { unit: at, message, budget: (large / 4).max(16) }));
+            }
+        }
+        at += 1;
+    }
+    steps
+}
+
+/// Which summaries to fold into one, when all together have outgrown their share.
+pub(crate) fn condense(units: &[Unit], limits: &Limits, pressure: u8) -> Option<Step> {
+    let depth_of = |unit: &Unit| if let Kind::Fold { depth } = unit.kind { Some(depth) } else { None };
+    let all: u64 = units.iter().filter(|unit| depth_of(unit).is_some()).map(|unit| unit.tokens).sum();
+    if all <= limits.summaries_max && pressure < 2 {
+        return None;
+    }
+    let enough = if pressure >= 2 { 2 } else { FAN_IN };
+    // The oldest run of the lowest depth: what was condensed least.
+    let mut best: Option<(u16, Range<usize>)> = None;
+    let mut at = 0;
+    while at < units.len() {
+        let Some(depth) = depth_of(&units[at]) else {
+            at += 1;
+            continue;
+        };
+        let end = (at..units.len()).find(|next| depth_of(&units[*next]) != Some(depth)).unwrap_or(units.len());
+        if end - at >= enough && best.as_ref().is_none_or(|(known, _)| depth < *known) {
+            best = Some((depth, at..end.min(at + FAN_IN_MAX)));
+        }
+        at = end;
+    }
+    let (_, units_of) = best?;
+    let sum: u64 = units[units_of.clone()].iter().map(|unit| unit.tokens).sum();
+    let budget = (sum / 3).min(limits.summary_max).saturating_sub(limits.fold_cost);
+    (budget > 0).then_some(Step::Condense { units: units_of, budget })
+}
+
+fn is_request(unit: &Unit) -> bool {
+    matches!(&unit.kind, Kind::Said(said) if said.is_request && said.is_sound)
+}
+
+/// The first unit behind those that are kept at the beginning.
+fn first_kept(units: &[Unit], live: usize, limits: &Limits, pressure: u8) -> usize {
+    let (mut messages, mut tokens, mut first) = (0, 0, 0);
+    if pressure >= 2 {
+        return 0;
+    }
+    for unit in &units[..live] {
+        let is_sound = matches!(&unit.kind, Kind::Said(said) if said.is_sound);
+        messages += unit.places.len();
+        tokens += unit.tokens;
+        if !is_sound || messages > limits.protect_first || tokens > limits.target / 8 {
+            break;
+        }
+        first += 1;
+    }
+    first
+}
+
+/// The first unit of those that are kept in front of the newest request.
+fn tail_from(units: &[Unit], live: usize, limits: &Limits, pressure: u8) -> usize {
+    let room = match pressure {
+        0 => limits.tail_max,
+        1 => limits.tail_max / 2,
+        _ => return live,
+    };
+    let mut messages: usize = units[live..].iter().map(|unit| unit.places.len()).sum();
+    let (mut tokens, mut tail) = (0, live);
+    while let Some(unit) = tail.checked_sub(1).and_then(|at| units.get(at)) {
+        messages += unit.places.len();
+        tokens += unit.tokens;
+        if matches!(unit.kind, Kind::Fold { .. }) || messages > limits.protect_last || tokens > room {
+            break;
+        }
+        tail -= 1;
+    }
+    tail
+}
+
+/// Cuts a run of units into leaves.
+fn leaves(units: &[Unit], run: Range<usize>, limits: &Limits, is_within: bool, steps: &mut Vec<Step>) {
+    let must = |unit: &Unit| matches!(&unit.kind, Kind::Said(said) if !said.is_sound);
+    let mut begin = run.start;
+    let mut tokens = 0;
+    for at in run.clone() {
+        tokens += units[at].tokens;
+        let is_last = at + 1 == run.end;
+        let next = units.get(at + 1).map_or(0, |unit| unit.tokens);
+        if !is_last && tokens + next <= limits.chunk_max {
+            continue;
+        }
+        let is_worth = tokens > 2 * limits.fold_cost || units[begin..=at].iter().any(must);
+        if is_worth {
+            let budget = (tokens / 4).min(limits.summary_max).max(limits.fold_cost / 4);
+            steps.push(Step::Leaf { units: begin..at + 1, budget, is_within });
+        }
+        begin = at + 1;
+        tokens = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn unit() -> impl Strategy<Value = (u64, Kind, usize)> {
+        let said = (prop::bool::weighted(0.9), prop::bool::weighted(0.4), prop::bool::weighted(0.1)).prop_map(
+            |(is_sound, is_request, is_pinned)| Kind::Said(Said { is_sound, is_request, is_pinned, ..Said::default() }),
+        );
+        let kind = prop_oneof![8 => said, 2 => (1_u16..4).prop_map(|depth| Kind::Fold { depth })];
+        (prop_oneof![1_u64..200, 200_u64..40_000], kind, 1_usize..5)
+    }
+
+    fn units() -> impl Strategy<Value = Vec<Unit>> {
+        prop::collection::vec(unit(), 0..60).prop_map(|units| {
+            let mut at = 0;
+            units
+                .into_iter()
+                .map(|(tokens, kind, messages)| {
+                    let mut kind = kind;
+                    if let Kind::Said(said) = &mut kind {
+                        said.parts = vec![(at, tokens)];
+                    }
+                    let unit = Unit { places: at..at + messages, tokens, kind };
+                    at += messages;
+                    unit
+                })
+                .collect()
+        })
+    }
+
+    fn limits(target: u64, protect_last: usize) -> Limits {
+        Limits {
+            target,
+            protect_first: 2,
+            protect_last,
+            tail_max: target / 3,
+            chunk_max: 20_000,
+            summary_max: 1500,
+            summaries_max: target / 4,
+            fold_cost: 60,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn steps_do_not_meet_and_spare_what_is_sacred(units in units(), target in 100_u64..200_000, last in 0_usize..40, pressure in 0_u8..=PRESSURE_MAX) {
+            let limits = limits(target, last);
+            let steps = plan(&units, &limits, pressure);
+            prop_assert_eq!(&steps, &plan(&units, &limits, pressure));
+            let live = units.iter().rposition(is_request).unwrap_or(units.len().saturating_sub(1));
+            let mut behind = 0;
+            for step in &steps {
+                match step {
+                    Step::Leaf { units: run, budget, is_within } => {
+                        prop_assert!(run.start >= behind && run.end > run.start && run.end <= units.len());
+                        prop_assert!(*budget > 0);
+                        behind = run.end;
+                        for at in run.clone() {
+                            prop_assert!(at != live);
+                            prop_assert_eq!(*is_within, at > live);
+                            match &units[at].kind {
+                                Kind::Said(said) => prop_assert!(!said.is_pinned && (pressure >= 4 || at < live || !said.is_sound)),
+                                Kind::Fold { .. } => prop_assert!(false, "a fold in a leaf"),
+                            }
+                        }
+                    }
+                    Step::Part { unit, message, .. } => {
+                        prop_assert!(*unit >= behind && *unit != live && *unit + 1 != units.len());
+                        prop_assert!(units[*unit].places.contains(message));
+                        behind = *unit;
+                    }
+                    Step::Condense { .. } => prop_assert!(false, "not here"),
+                }
+            }
+            if pressure >= 2 {
+                let folded = |at: usize| steps.iter().any(|step| matches!(step, Step::Leaf { units, .. } if units.contains(&at)));
+                for (at, unit) in units.iter().enumerate().take(live) {
+                    if let Kind::Said(said) = &unit.kind
+                        && !said.is_pinned && unit.tokens > 2 * limits.fold_cost
+                    {
+                        prop_assert!(folded(at), "{at} is left");
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn summaries_are_condensed_with_their_like(units in units(), pressure in 0_u8..=PRESSURE_MAX) {
+            if let Some(Step::Condense { units: run, budget }) = condense(&units, &limits(1000, 4), pressure) {
+                prop_assert!(run.len() >= 2 && budget > 0);
+                let depth = |unit: &Unit| if let Kind::Fold { depth } = unit.kind { Some(depth) } else { None };
+                let first = depth(&units[run.start]);
+                prop_assert!(first.is_some());
+                prop_assert!(units[run].iter().all(|unit| depth(unit) == first));
+            }
+        }
+    }
+}

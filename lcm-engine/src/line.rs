@@ -1,0 +1,110 @@
+//! The timeline that a session goes on with, as the aligner and the plan need it.
+//!
+//! Loaded from the store once and kept between turns; what was appended since is added to it. Texts stay in the store.
+
+use std::collections::HashMap;
+
+use lcm_core::{Arrival, NodeId, OrderKey, Role, TimelineId};
+use lcm_store::{Buffer, Placed, RecordNumber, Snapshot, StoreError};
+
+use crate::align::{Signs, Stood};
+use crate::error::EngineError;
+use crate::find::unreadable;
+use crate::hosts::speech::Speech;
+
+/// Places that are read at once.
+const PAGE: usize = 4096;
+
+/// One place.
+#[derive(Clone, Debug)]
+pub(crate) struct Stand {
+    pub(crate) arrival: Arrival,
+    pub(crate) order: OrderKey,
+    /// The first form.
+    pub(crate) record: RecordNumber,
+    pub(crate) seen_ms: i64,
+    /// The stored count of the first form.
+    pub(crate) tokens: u32,
+}
+
+/// A timeline, place by place.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) timeline: TimelineId,
+    pub(crate) stands: Vec<Stand>,
+    /// The same places as the aligner sees them.
+    pub(crate) stood: Vec<Stood>,
+    by_arrival: HashMap<Arrival, usize>,
+}
+
+impl Line {
+    pub(crate) fn empty(timeline: TimelineId) -> Self {
+        Self { timeline, stands: Vec::new(), stood: Vec::new(), by_arrival: HashMap::new() }
+    }
+
+    pub(crate) fn load(snapshot: &Snapshot, timeline: TimelineId) -> Result<Self, EngineError> {
+        let mut line = Self::empty(timeline);
+        let has_revisions = snapshot.has_revisions()?;
+        loop {
+            let behind = line.stands.last().map(|stand| stand.order.clone());
+            let page = snapshot.log(timeline, behind.as_ref(), PAGE)?;
+            let is_last = page.len() < PAGE;
+            let records: Vec<RecordNumber> = page.iter().map(|placed| placed.record).collect();
+            let read = snapshot.read_each(&records, |i, buffer| {
+                let speech = buffer.with_message(|message| Ok(Speech::of(&message.tree()?)));
+                let speech = speech.map_err(|error| unreadable(page[i].arrival, error))?;
+                Ok::<_, EngineError>((buffer.id(), Signs::of(&speech)))
+            })?;
+            for (placed, (id, signs)) in page.into_iter().zip(read) {
+                let mut forms = vec![id];
+                if has_revisions {
+                    forms.extend(later_forms(snapshot, &placed)?);
+                }
+                line.push(Stand::of(&placed), Stood { forms, signs });
+            }
+            if is_last {
+                return Ok(line);
+            }
+        }
+    }
+
+    pub(crate) fn push(&mut self, stand: Stand, stood: Stood) {
+        self.by_arrival.insert(stand.arrival, self.stands.len());
+        self.stands.push(stand);
+        self.stood.push(stood);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.stands.len()
+    }
+
+    pub(crate) fn position(&self, arrival: Arrival) -> Option<usize> {
+        self.by_arrival.get(&arrival).copied()
+    }
+
+    /// Who speaks at a place.
+    pub(crate) fn role(&self, at: usize) -> Role {
+        self.stood.get(at).map_or(Role::Other, |stood| stood.signs.role)
+    }
+}
+
+impl Stand {
+    fn of(placed: &Placed) -> Self {
+        Self {
+            arrival: placed.arrival,
+            order: placed.order.clone(),
+            record: placed.record,
+            seen_ms: placed.seen_ms,
+            tokens: placed.tokens,
+        }
+    }
+}
+
+fn later_forms(snapshot: &Snapshot, placed: &Placed) -> Result<Vec<NodeId>, StoreError> {
+    let mut buffer = Buffer::default();
+    let forms = snapshot.revisions(placed.arrival)?.into_iter().map(|(record, _, _)| {
+        snapshot.read(record, &mut buffer)?;
+        Ok(buffer.id())
+    });
+    forms.collect()
+}
