@@ -232,13 +232,13 @@ impl Service for Engine {
     }
 
     fn turn(&self, request: &TurnRequest) -> Result<Turned, EngineError> {
-        let (turned, live) = turn::take_in(&self.store, request, |session| self.take_live(session))?;
+        let (turned, live) = turn::take_in(&self.store, request, &|session| self.take_live(session))?;
         self.put_live(live);
         Ok(turned)
     }
 
     fn compress(&self, request: &CompressRequest<'_>) -> Result<Compressed, EngineError> {
-        let (turned, mut live) = turn::take_in(&self.store, &request.turn, |session| self.take_live(session))?;
+        let (turned, mut live) = turn::take_in(&self.store, &request.turn, &|session| self.take_live(session))?;
         let compressed = compress::compress(&self.store, request, turned, &mut live)?;
         self.put_live(live);
         let told = compressed.tokens_before.max(request.current_tokens.unwrap_or(0));

@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lcm_core::op::Change;
 use lcm_core::tokens::{Estimate, TokenCounter};
@@ -121,6 +122,8 @@ enum Plan {
     },
     /// A timeline that shares nothing.
     Begin,
+    /// The list is that of another session of the same owner, whatever name it came under: that one is asked.
+    Other(SessionKey),
 }
 
 impl<'r> Turn<'r> {
@@ -490,7 +493,7 @@ impl Forms<'_> {
 pub(crate) fn take_in(
     store: &Store,
     request: &TurnRequest,
-    remembered: impl FnOnce(SessionId) -> Option<Live>,
+    remembered: &dyn Fn(SessionId) -> Option<Live>,
 ) -> Result<(Turned, Live), EngineError> {
     let snapshot = store.snapshot()?;
     let session = snapshot.session_named(&request.key.owner, &request.key.name)?;
@@ -507,6 +510,10 @@ pub(crate) fn take_in(
     };
     let mut turn = Turn::new(request, live.as_ref())?;
     let mut plan = turn.plan(&snapshot, live.as_mut())?;
+    if let Plan::Other(key) = plan {
+        drop(snapshot);
+        return take_in(store, &TurnRequest { key, ..request.clone() }, remembered);
+    }
     let mut turned = Turned { key: request.key.clone(), ..Turned::default() };
     if let Some(live) = &live {
         turned.session = Some(live.session.id);
@@ -553,7 +560,7 @@ impl Turn<'_> {
     fn plan(&self, snapshot: &Snapshot, live: Option<&mut Live>) -> Result<Plan, EngineError> {
         let begin = |turn: &Self| if turn.elements.is_empty() { Plan::Nothing } else { Plan::Begin };
         let Some(live) = live else {
-            return Ok(self.adopt(snapshot, None)?.unwrap_or_else(|| begin(self)));
+            return Ok(self.adopt(snapshot, None, false)?.unwrap_or_else(|| begin(self)));
         };
         let list = live.align(snapshot, self.request, &self.elements)?;
         let Alignment { fates, verdict } = list.alignment;
@@ -561,7 +568,7 @@ impl Turn<'_> {
         Ok(match verdict {
             Verdict::Grows if !has_work => Plan::Nothing,
             Verdict::Grows if live.line.len() == 0 => {
-                self.adopt(snapshot, Some(live.session.id))?.unwrap_or(Plan::Grow { fates })
+                self.adopt(snapshot, Some(live.session.id), false)?.unwrap_or(Plan::Grow { fates })
             }
             Verdict::Grows => Plan::Grow { fates },
             Verdict::Parts(last) => match self.elsewhere(snapshot, &live.session)? {
@@ -573,7 +580,7 @@ impl Turn<'_> {
             },
             Verdict::Stranger => match self.elsewhere(snapshot, &live.session)? {
                 Some(plan) => plan,
-                None => self.adopt(snapshot, Some(live.session.id))?.unwrap_or_else(|| begin(self)),
+                None => self.adopt(snapshot, Some(live.session.id), true)?.unwrap_or_else(|| begin(self)),
             },
         })
     }
@@ -593,8 +600,9 @@ impl Turn<'_> {
         })
     }
 
-    /// A timeline of the same owner that the list goes on from, with proof.
-    fn adopt(&self, snapshot: &Snapshot, but: Option<SessionId>) -> Result<Option<Plan>, EngineError> {
+    /// A timeline of the same owner that the list goes on from, with proof. `has_own` says whether the session the list
+    /// came under has said something itself.
+    fn adopt(&self, snapshot: &Snapshot, but: Option<SessionId>, has_own: bool) -> Result<Option<Plan>, EngineError> {
         let owner = &self.request.key.owner;
         let scope = owner_scope(owner);
         let mut candidates: Vec<TimelineId> = Vec::new();
@@ -631,26 +639,41 @@ impl Turn<'_> {
             if session.owner != *owner {
                 continue;
             }
+            let (goes_on_with, name) = (session.timeline, session.name.clone());
             let mut live = Live::load(snapshot, Session { timeline: id, ..session })?;
-            let List { shown, alignment: Alignment { fates, verdict }, .. } =
+            let List { shown, alignment: Alignment { mut fates, verdict }, .. } =
                 live.align(snapshot, self.request, &self.elements)?;
-            let known = |at: &usize| matches!(fates[*at], Fate::Known(_));
-            let count = (0..fates.len()).filter(known).count();
             let has_fold = shown.iter().any(|shown| matches!(&shown.ours, Some(Ours::Folds(runs)) if !runs.is_empty()));
-            let has_anchor = (0..fates.len()).filter(known).any(|at| self.elements[at].signs.ids.is_some());
-            let is_proved = has_fold || count >= SAME_MESSAGES_MIN || (has_anchor && count >= 2);
+            // Without a fold of ours only what two lists share from their beginning is one story: what was said in
+            // both further on was said twice.
+            let shared = fates.iter().enumerate().take_while(|(at, fate)| **fate == Fate::Known(*at)).count();
+            let has_anchor = self.elements[..shared].iter().any(|element| element.signs.ids.is_some());
+            let is_proved = has_fold || shared >= SAME_MESSAGES_MIN || (has_anchor && shared >= 2);
             let last = match verdict {
-                Verdict::Stranger => continue,
-                Verdict::Parts(last) => last,
-                Verdict::Grows => match live.line.len().checked_sub(1) {
-                    Some(last) => last,
-                    None => continue,
-                },
+                Verdict::Stranger => None,
+                _ if !has_fold => shared.checked_sub(1),
+                Verdict::Parts(last) => Some(last),
+                Verdict::Grows => live.line.len().checked_sub(1),
             };
+            let Some(last) = last else { continue };
+            for (at, fate) in fates.iter_mut().enumerate() {
+                // Nothing is mended in a timeline that is somebody else's: what it has not is new in the branch.
+                let is_elsewhere = matches!(fate, Fate::Late(_) | Fate::Revised(_)) || (!has_fold && at >= shared);
+                if is_elsewhere && *fate != Fate::Ours {
+                    *fate = Fate::New;
+                }
+            }
+            let count = shared;
             let weight = count + usize::from(has_fold) * 1000;
             if is_proved && best.as_ref().is_none_or(|(known, _)| weight > *known) {
-                let last = live.line.stands[last].order.clone();
-                best = Some((weight, Plan::Branch { parent: id, last, fates }));
+                // A session that has said something else does not take over what another goes on with.
+                let is_others = has_own && verdict == Verdict::Grows && id == goes_on_with;
+                let plan = if is_others {
+                    Plan::Other(SessionKey { owner: owner.clone(), name })
+                } else {
+                    Plan::Branch { parent: id, last: live.line.stands[last].order.clone(), fates }
+                };
+                best = Some((weight, plan));
             }
         }
         Ok(best.map(|(_, plan)| plan))
@@ -663,7 +686,7 @@ impl Turn<'_> {
     /// Hashes and compresses what the plan needs.
     fn prepare(&mut self, store: &Store, plan: &Plan) -> Result<HashMap<usize, Prepared>, EngineError> {
         let wanted: Vec<usize> = match plan {
-            Plan::Nothing => Vec::new(),
+            Plan::Nothing | Plan::Other(_) => Vec::new(),
             Plan::Grow { fates } | Plan::Branch { fates, .. } => {
                 let is_new = |at: &usize| matches!(fates[*at], Fate::New | Fate::Late(_) | Fate::Revised(_));
                 (0..fates.len()).filter(is_new).collect()
@@ -711,6 +734,8 @@ impl Turn<'_> {
         let is_new = |fates: &[Fate]| (0..fates.len()).filter(|at| fates[*at] == Fate::New).collect::<Vec<_>>();
         match plan {
             Plan::Nothing => return Ok(session),
+            // Somebody wrote between plan and lock, and now the list is another's: nothing was kept, so say so.
+            Plan::Other(_) => return Err(StoreError::Busy { what: "the session", waited: Duration::ZERO }.into()),
             Plan::Grow { fates } => {
                 if let Some(live) = &live {
                     self.mend(commit, &live.line, fates, prepared, turned, session)?;

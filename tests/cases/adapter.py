@@ -154,7 +154,7 @@ class Lcm(casekit.Adapter):
         told = self.bridge.ask(op="nodes", agent=self.agent, session=session_id or self.session)
         return {"nodes": len(told["nodes"]), "failures": self.failures, "reason": self.last.get("reason"),
                 "context_length": self.window, "threshold_tokens": self.threshold(),
-                "tail_max_tokens": self.config.get("tail_max_tokens")}
+                "tail_max_tokens": self.config.get("tail_max_tokens") or self.threshold() * 2 // 5}
 
     def op_nodes(self, session_id=None):
         return self.bridge.ask(op="nodes", agent=self.agent, session=session_id or self.session)["nodes"]

@@ -10,7 +10,7 @@
     reason = "a runner's answer goes to stdout, its complaint to stderr"
 )]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -225,29 +225,34 @@ impl Bridge {
         Ok(())
     }
 
-    /// The messages as text put together: their JSON is what was said, and stays so.
+    /// Every message the session ever had, on whichever timeline, once. Put together as text: their JSON is what was
+    /// said, and stays so.
     fn expand_all(&self, ns: &Value) -> Result<String, Box<dyn Error>> {
         let mut answer = String::from(r#"{"messages":["#);
         if let Some((_, session)) = self.namespace(ns) {
-            let mut request = ReadRequest {
-                scope: self.host.scope(Some(session)),
-                session,
-                timeline: None,
-                from: None,
-                max: usize::MAX,
-                bytes_max: PAGE_BYTES,
-            };
-            loop {
-                let page = self.host.engine().read(&request)?;
-                for whole in page.messages {
-                    if !answer.ends_with('[') {
-                        answer.push(',');
+            let scope = self.host.scope(Some(session));
+            let mut given = HashSet::new();
+            for timeline in self.host.engine().describe_session(&scope, session)?.timelines {
+                let mut request = ReadRequest {
+                    scope: scope.clone(),
+                    session,
+                    timeline: Some(timeline.id),
+                    from: None,
+                    max: usize::MAX,
+                    bytes_max: PAGE_BYTES,
+                };
+                loop {
+                    let page = self.host.engine().read(&request)?;
+                    for whole in page.messages.into_iter().filter(|whole| given.insert(whole.entry.number)) {
+                        if !answer.ends_with('[') {
+                            answer.push(',');
+                        }
+                        answer.push_str(std::str::from_utf8(&whole.json)?);
                     }
-                    answer.push_str(std::str::from_utf8(&whole.json)?);
-                }
-                match page.next {
-                    None => break,
-                    next => request.from = next,
+                    match page.next {
+                        None => break,
+                        next => request.from = next,
+                    }
                 }
             }
         }
