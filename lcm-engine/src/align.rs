@@ -11,6 +11,7 @@
 //! Invariants (property tests below): a list that was taken in and is shown again, in whole or in any part, has
 //! nothing new; every element has one fate; elements that are known name places in order.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -54,19 +55,11 @@ pub(crate) struct Stood {
 /// An element of the list.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
+    /// Of the message, also where only a part of it is shown.
     pub(crate) id: NodeId,
     pub(crate) signs: Signs,
-    /// What it stands for, when it is something that we made of this timeline.
-    pub(crate) ours: Option<Ours>,
-}
-
-/// Something that we made and a host shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ours {
-    /// Folds: the places of each, rising.
-    Folds(Vec<Range<usize>>),
-    /// A message shown in part.
-    Part(usize),
+    /// The places of each fold that it shows, rising, when it is ours; none where it only stands beside folds.
+    pub(crate) folds: Option<Vec<Range<usize>>>,
 }
 
 /// What became of an element.
@@ -82,6 +75,13 @@ pub(crate) enum Fate {
     Late(Option<usize>),
     /// It is new, behind all that is known.
     New,
+}
+
+impl Fate {
+    /// Whether something of it is to be kept.
+    pub(crate) fn is_new(self) -> bool {
+        matches!(self, Self::Revised(_) | Self::Late(_) | Self::New)
+    }
 }
 
 /// How the list goes on.
@@ -116,7 +116,8 @@ pub(crate) fn align(line: &[Stood], list: &[Shown], is_form: impl Fn(usize, usiz
     }
     let anchors = anchors(line, list, walked, reached);
     let has_something = walked > 0 || !anchors.is_empty();
-    let mut gaps = Gaps { line, list, is_form: &is_form, taken: vec![false; line.len()], fates };
+    let taken = vec![false; line.len()];
+    let mut gaps = Gaps { line, list, is_form: &is_form, taken, fates, by_form: OnceCell::new() };
     for at in 0..walked {
         gaps.take(at);
     }
@@ -156,8 +157,8 @@ pub(crate) fn align(line: &[Stood], list: &[Shown], is_form: impl Fn(usize, usiz
 fn walk(line: &[Stood], list: &[Shown], fates: &mut [Fate]) -> (usize, usize) {
     let mut place = 0;
     for (element, shown) in list.iter().enumerate() {
-        fates[element] = match &shown.ours {
-            Some(Ours::Folds(runs)) => {
+        fates[element] = match &shown.folds {
+            Some(runs) => {
                 // Folds of what comes later stand elsewhere than what they are of; they are passed over.
                 for run in runs {
                     if run.start <= place {
@@ -166,15 +167,11 @@ fn walk(line: &[Stood], list: &[Shown], fates: &mut [Fate]) -> (usize, usize) {
                 }
                 Fate::Ours
             }
-            Some(Ours::Part(part)) if *part == place => {
-                place += 1;
-                Fate::Known(*part)
-            }
-            _ if line.get(place).is_some_and(|stood| stood.forms.contains(&shown.id)) => {
+            None if line.get(place).is_some_and(|stood| stood.forms.contains(&shown.id)) => {
                 place += 1;
                 Fate::Known(place - 1)
             }
-            _ => return (element, place),
+            None => return (element, place),
         };
     }
     (list.len(), place)
@@ -189,19 +186,11 @@ struct Anchor {
 
 /// The heaviest chain of elements and places that rise together, the latest of several.
 fn anchors(line: &[Stood], list: &[Shown], walked: usize, reached: usize) -> Vec<Anchor> {
-    let mut places: HashMap<NodeId, Vec<usize>> = HashMap::new();
-    for (at, stood) in line.iter().enumerate().skip(reached) {
-        let mut forms = stood.forms.clone();
-        forms.sort_unstable();
-        forms.dedup();
-        for form in forms {
-            places.entry(form).or_default().push(at);
-        }
-    }
+    let places = by_form(line, reached);
     let each_max = (PAIRS_MAX / list.len().max(1)).max(1);
     let candidates = |shown: &Shown| -> Vec<(Range<usize>, Fate)> {
-        match &shown.ours {
-            Some(Ours::Folds(runs)) => {
+        match &shown.folds {
+            Some(runs) => {
                 let covered = runs.iter().filter(|run| run.end > reached && run.end <= line.len());
                 let (Some(start), Some(end)) =
                     (covered.clone().map(|run| run.start.max(reached)).min(), covered.map(|run| run.end).max())
@@ -210,8 +199,7 @@ fn anchors(line: &[Stood], list: &[Shown], walked: usize, reached: usize) -> Vec
                 };
                 vec![(start..end, Fate::Ours)]
             }
-            Some(Ours::Part(at)) if *at >= reached => vec![(*at..*at + 1, Fate::Known(*at))],
-            _ => {
+            None => {
                 let all = places.get(&shown.id).map_or(&[][..], Vec::as_slice);
                 all[all.len().saturating_sub(each_max)..].iter().map(|&at| (at..at + 1, Fate::Known(at))).collect()
             }
@@ -239,6 +227,20 @@ fn anchors(line: &[Stood], list: &[Shown], walked: usize, reached: usize) -> Vec
         next = *follows;
     }
     chain
+}
+
+/// The places from `from` on at which a form stands, or stood, rising.
+fn by_form(line: &[Stood], from: usize) -> HashMap<NodeId, Vec<usize>> {
+    let mut places: HashMap<NodeId, Vec<usize>> = HashMap::new();
+    for (at, stood) in line.iter().enumerate().skip(from) {
+        for form in &stood.forms {
+            let places = places.entry(*form).or_default();
+            if places.last() != Some(&at) {
+                places.push(at);
+            }
+        }
+    }
+    places
 }
 
 struct Link {
@@ -300,6 +302,8 @@ struct Gaps<'a, F> {
     /// Places that an element stands for.
     taken: Vec<bool>,
     fates: Vec<Fate>,
+    /// Made when the first element asks whether it stood elsewhere.
+    by_form: OnceCell<HashMap<NodeId, Vec<usize>>>,
 }
 
 impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
@@ -320,7 +324,7 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
         let mut from = places.start;
         for element in elements {
             let shown = &self.list[element];
-            if shown.ours.is_some() {
+            if shown.folds.is_some() {
                 continue;
             }
             let is_it = |place: &usize| {
@@ -357,7 +361,7 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
     /// Elements between two that are known, and the places between those.
     fn run(&mut self, elements: Range<usize>, places: Range<usize>) {
         let (ours, unknown): (Vec<usize>, Vec<usize>) =
-            elements.partition(|element| self.list[*element].ours.is_some());
+            elements.partition(|element| self.list[*element].folds.is_some());
         for element in ours {
             self.fates[element] = Fate::Ours;
         }
@@ -368,11 +372,8 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
                 shown.role == stood.role && shown.ids.is_none() && stood.ids.is_none()
             });
         for (nth, &element) in unknown.iter().enumerate() {
-            let moved = self
-                .line
-                .iter()
-                .enumerate()
-                .position(|(place, stood)| !self.taken[place] && stood.forms.contains(&self.list[element].id));
+            let stood = self.by_form.get_or_init(|| by_form(self.line, 0)).get(&self.list[element].id);
+            let moved = stood.and_then(|places| places.iter().copied().find(|place| !self.taken[*place]));
             match moved {
                 // It stood elsewhere, and nothing stands for it there: it was moved, not said again.
                 Some(place) => {
@@ -394,7 +395,7 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
             (element, reached) = (paired + 1, stood + 1);
         }
         for element in element..elements.end {
-            if self.list[element].ours.is_some() {
+            if self.list[element].folds.is_some() {
                 self.fates[element] = Fate::Ours;
             }
         }
@@ -424,7 +425,7 @@ mod tests {
     }
 
     fn list(text: &[u8]) -> Vec<Shown> {
-        text.iter().map(|&n| Shown { id: id(n), signs: signs(n), ours: None }).collect()
+        text.iter().map(|&n| Shown { id: id(n), signs: signs(n), folds: None }).collect()
     }
 
     fn told(line_of: &[u8], list_of: &[u8]) -> (Vec<Fate>, Verdict) {
@@ -483,7 +484,7 @@ mod tests {
     #[test]
     fn our_folds_stand_for_what_they_are_of() {
         let mut shown = list(&[1, 100, 4, 5]);
-        shown[1].ours = Some(Ours::Folds(vec![1..2, 2..3]));
+        shown[1].folds = Some(vec![1..2, 2..3]);
         let aligned = align(&line(&[1, 2, 3, 4]), &shown, |_, _| false);
         assert_eq!(aligned.fates, [Known(0), Fate::Ours, Known(3), New]);
         assert_eq!(aligned.verdict, Grows);
@@ -492,13 +493,9 @@ mod tests {
         assert_eq!((aligned.fates, aligned.verdict), (vec![Fate::Ours, Known(3), New], Grows));
         // A fold of steps of the present request stands before that request.
         let mut shown = list(&[1, 100, 2, 5, 6]);
-        shown[1].ours = Some(Ours::Folds(vec![2..4]));
+        shown[1].folds = Some(vec![2..4]);
         let aligned = align(&line(&[1, 2, 3, 4, 5]), &shown, |_, _| false);
         assert_eq!((aligned.fates, aligned.verdict), (vec![Known(0), Fate::Ours, Known(1), Known(4), New], Grows));
-        let mut shown = list(&[1, 100, 5]);
-        shown[1].ours = Some(Ours::Part(1));
-        let aligned = align(&line(&[1, 2]), &shown, |_, _| false);
-        assert_eq!(aligned.fates, [Known(0), Known(1), New]);
     }
 
     /// What a host does with its list.

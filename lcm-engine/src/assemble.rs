@@ -60,7 +60,7 @@ pub(crate) fn shown_folds(text: &str) -> Option<Vec<IdPrefix>> {
     names.map(|name| handle(name, HandleKind::Summary)).collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())
 }
 
-/// The message of which a text of ours shows a part; `None` for any other text.
+/// The message of which a text says that it shows a part; `None` for any other text. Whether it does, [`is_part`] tells.
 pub(crate) fn shown_part(text: &str) -> Option<IdPrefix> {
     let (name, _) = text.strip_prefix("[lcm:part ")?.split_once(':')?;
     handle(name, HandleKind::Message)
@@ -70,19 +70,25 @@ fn handle(name: &str, kind: HandleKind) -> Option<IdPrefix> {
     IdPrefix::from_hex(name.strip_prefix(kind.prefix())?)
 }
 
-/// The text of a message shown in part: its beginning and its end, and how to get all of it.
-pub(crate) fn part(id: &NodeId, text: &str, chars_max: usize) -> String {
+/// The text of a message shown in part: so many characters of its beginning and its end, and how to get all of it.
+/// `None` when it has no more than these.
+pub(crate) fn part(id: &NodeId, text: &str, chars: usize) -> Option<String> {
     let all = text.chars().count();
-    let (head, tail) = (chars_max * 2 / 3, chars_max / 3);
-    let head: String = text.chars().take(head).collect();
-    let tail: String = text.chars().skip(all.saturating_sub(tail)).collect();
-    let shown = head.chars().count() + tail.chars().count();
+    let left_out = all.checked_sub(chars).filter(|left_out| *left_out > 0)?;
+    let tail = chars / 3;
+    let head: String = text.chars().take(chars - tail).collect();
+    let tail: String = text.chars().skip(all - tail).collect();
     let handle = Handle::message(*id);
-    format!(
-        "[lcm:part {handle}: {shown} of {all} characters are shown, the beginning and the end; lcm_expand {handle} \
-         gives all of them]\n{head}\n[lcm: {} characters left out]\n{tail}",
-        all - shown.min(all)
-    )
+    Some(format!(
+        "[lcm:part {handle}: {chars} of {all} characters are shown, the beginning and the end; lcm_expand {handle} \
+         gives all of them]\n{head}\n[lcm: {left_out} characters left out]\n{tail}"
+    ))
+}
+
+/// Whether a text is just what we show of a message in part.
+pub(crate) fn is_part(shown: &str, id: &NodeId, text: &str) -> bool {
+    let chars = shown.split_once(": ").and_then(|(_, rest)| rest.split_once(" of ")).and_then(|(n, _)| n.parse().ok());
+    chars.and_then(|chars| part(id, text, chars)).is_some_and(|part| part == shown)
 }
 
 /// A moment in UTC, to the second.
@@ -133,10 +139,27 @@ mod tests {
     #[test]
     fn a_part_shows_both_ends_and_names_the_whole() {
         let id = NodeId::from_bytes([0xcd; 32]);
-        let text = part(&id, &format!("{}END", "x".repeat(5000)), 90);
+        let whole = format!("{}END", "x".repeat(5000));
+        let text = part(&id, &whole, 90).unwrap();
         assert!(text.starts_with("[lcm:part msg_cdcdcdcdcdcdcdcd: 90 of 5003 characters") && text.ends_with("END"));
         assert!(shown_part(&text).unwrap().matches(&id));
         assert_eq!(shown_part("[lcm:part nobody: x]"), None);
+        assert_eq!(part(&id, "short", 5), None);
+        assert_eq!(part(&id, &whole, usize::MAX), None);
+    }
+
+    #[test]
+    fn a_part_is_believed_when_it_is_the_part_that_we_show() {
+        let id = NodeId::from_bytes([0xcd; 32]);
+        let whole = "0123456789".repeat(20);
+        for chars in [0, 1, 2, 3, 100, 199] {
+            assert!(is_part(&part(&id, &whole, chars).unwrap(), &id, &whole), "{chars}");
+        }
+        let text = part(&id, &whole, 90).unwrap();
+        assert!(!is_part(&text.replace("90 of", "91 of"), &id, &whole));
+        assert!(!is_part(&format!("{text} and more"), &id, &whole));
+        assert!(!is_part(&text, &id, &format!("{whole}.")));
+        assert!(!is_part("[lcm:part msg_cdcdcdcdcdcdcdcd: what is this?", &id, &whole));
     }
 
     #[test]

@@ -1,20 +1,21 @@
 //! What is done: the context engine, without sockets, arguments, environment or a clock of its own.
 //!
-//! Modules in reading order: the [`service`] is the contract; [`hosts`] decode what hosts write; `known` says how far
-//! a list is known and `ingest` keeps the rest, `import` does that for many lists; `find`, `read`, `search` and
-//! `export` answer. An [`Engine`] is a store and does all of it.
+//! Modules in reading order: the [`service`] is the contract; [`hosts`] decode what hosts write, [`valid`] holds what
+//! providers demand. A host that shows its whole list turn by turn: `align` says what of it is new, `turn` keeps that,
+//! [`compress`] folds what is too long and `assemble` is how folds are shown. A list that is imported: `known` says how
+//! far it is known and `ingest` keeps the rest, `import` does that for many. `find`, `read`, `search` and `export`
+//! answer. An [`Engine`] is a store and does all of it.
 //!
 //! Not here: what is kept and how (`lcm-store`), and who asks (`lcm-cli`).
 
 pub mod service;
 pub mod hosts;
 pub mod valid;
-mod assemble;
-mod known;
-mod line;
 mod align;
+mod assemble;
 mod turn;
 pub mod compress;
+mod known;
 mod ingest;
 mod import;
 mod find;
@@ -55,6 +56,8 @@ const REMEMBERED_MAX: usize = 1 << 18;
 
 /// A list from which nothing could be won is tried again when it has grown by this part of its threshold.
 const GROWTH_SHARE: u64 = 20;
+/// Sessions of which it is remembered that nothing could be won.
+const FUTILE_MAX: usize = 4096;
 
 /// A store and what is done with it. Shared by any number of threads.
 pub struct Engine {
@@ -232,18 +235,22 @@ impl Service for Engine {
     }
 
     fn turn(&self, request: &TurnRequest) -> Result<Turned, EngineError> {
-        let (turned, live) = turn::take_in(&self.store, request, &|session| self.take_live(session))?;
-        self.put_live(live);
-        Ok(turned)
+        let taken = turn::take_in(&self.store, request, &|session| self.take_live(session))?;
+        self.put_live(taken.live);
+        Ok(taken.turned)
     }
 
     fn compress(&self, request: &CompressRequest<'_>) -> Result<Compressed, EngineError> {
-        let (turned, mut live) = turn::take_in(&self.store, &request.turn, &|session| self.take_live(session))?;
-        let compressed = compress::compress(&self.store, request, turned, &mut live)?;
-        self.put_live(live);
+        let mut taken = turn::take_in(&self.store, &request.turn, &|session| self.take_live(session))?;
+        let compressed = compress::compress(&self.store, request, &mut taken)?;
+        self.put_live(taken.live);
         let told = compressed.tokens_before.max(request.current_tokens.unwrap_or(0));
         let mut futile = self.futile.lock().unwrap_or_else(PoisonError::into_inner);
         if compressed.messages.is_none() && told > request.options.threshold_tokens {
+            if futile.len() >= FUTILE_MAX {
+                // Forgetting costs one more attempt each.
+                futile.clear();
+            }
             futile.insert(request.turn.key.clone(), told);
         } else {
             futile.remove(&request.turn.key);

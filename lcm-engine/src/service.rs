@@ -188,7 +188,7 @@ pub struct TurnRequest {
 /// What came of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turned {
-    /// The session that was asked for.
+    /// The session it was taken in for: that which was asked for, unless the list proved to be another's.
     pub key: SessionKey,
     /// Its number; `None` while there is none.
     pub session: Option<SessionId>,
@@ -674,6 +674,14 @@ pub struct SessionKey {
     pub owner: Owner,
     /// What the host calls the session.
     pub name: String,
+}
+
+impl SessionKey {
+    /// A session by its owner and name.
+    #[must_use]
+    pub fn new(agent: &str, person: &str, name: &str) -> Self {
+        Self { owner: Owner { agent: agent.to_owned(), person: person.to_owned() }, name: name.to_owned() }
+    }
 }
 
 /// A host's list.

@@ -33,8 +33,8 @@ pub(crate) struct Unit {
 pub(crate) enum Kind {
     /// Messages as they were said.
     Said(Said),
-    /// A summary.
-    Fold { depth: u16 },
+    /// A summary, condensed with others of its depth; `None` for one that is to stay as it is.
+    Fold { depth: Option<u16> },
 }
 
 /// What the plan must know of an atom.
@@ -125,8 +125,9 @@ pub(crate) fn plan(units: &[Unit], limits: &Limits, pressure: u8) -> Vec<Step> {
 
 /// Which summaries to fold into one, when all together have outgrown their share.
 pub(crate) fn condense(units: &[Unit], limits: &Limits, pressure: u8) -> Option<Step> {
-    let depth_of = |unit: &Unit| if let Kind::Fold { depth } = unit.kind { Some(depth) } else { None };
-    let all: u64 = units.iter().filter(|unit| depth_of(unit).is_some()).map(|unit| unit.tokens).sum();
+    let depth_of = |unit: &Unit| if let Kind::Fold { depth } = unit.kind { depth } else { None };
+    let is_fold = |unit: &&Unit| matches!(unit.kind, Kind::Fold { .. });
+    let all: u64 = units.iter().filter(is_fold).map(|unit| unit.tokens).sum();
     if all <= limits.summaries_max && pressure < 2 {
         return None;
     }
@@ -225,7 +226,8 @@ mod tests {
         let said = (prop::bool::weighted(0.9), prop::bool::weighted(0.4), prop::bool::weighted(0.1)).prop_map(
             |(is_sound, is_request, is_pinned)| Kind::Said(Said { is_sound, is_request, is_pinned, ..Said::default() }),
         );
-        let kind = prop_oneof![8 => said, 2 => (1_u16..4).prop_map(|depth| Kind::Fold { depth })];
+        let kind =
+            prop_oneof![8 => said, 2 => prop::option::weighted(0.8, 1_u16..4).prop_map(|depth| Kind::Fold { depth })];
         (prop_oneof![1_u64..200, 200_u64..40_000], kind, 1_usize..5)
     }
 
@@ -309,7 +311,7 @@ mod tests {
         fn summaries_are_condensed_with_their_like(units in units(), pressure in 0_u8..=PRESSURE_MAX) {
             if let Some(Step::Condense { units: run, budget }) = condense(&units, &limits(1000, 4), pressure) {
                 prop_assert!(run.len() >= 2 && budget > 0);
-                let depth = |unit: &Unit| if let Kind::Fold { depth } = unit.kind { Some(depth) } else { None };
+                let depth = |unit: &Unit| if let Kind::Fold { depth } = unit.kind { depth } else { None };
                 let first = depth(&units[run.start]);
                 prop_assert!(first.is_some());
                 prop_assert!(units[run].iter().all(|unit| depth(unit) == first));

@@ -10,8 +10,8 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use lcm_core::Level;
 use lcm_core::tokens::TokenCounter;
+use lcm_core::{Level, Summary};
 
 use super::extract::{self, Extract, Source};
 
@@ -25,8 +25,12 @@ const CONDENSE: &str = include_str!("prompts/condense.md");
 /// Below this many tokens of source a model is not asked: what it writes would hardly be smaller, and costs more than
 /// it saves.
 const MODEL_SOURCE_MIN: u64 = 400;
+/// A model is not asked for less.
+const MODEL_BUDGET_MIN: u64 = 16;
 /// A text may be so many times its budget, in per cent: models do not count well.
 const OVER_PERCENT: u64 = 150;
+/// What the files that a model did not name may cost beside its text, in per cent of the budget.
+const FILES_PERCENT: u64 = 50;
 
 /// A model that writes summaries.
 pub trait Summarizer: Send + Sync {
@@ -86,7 +90,6 @@ pub(crate) struct Written {
     pub(crate) level: Level,
     pub(crate) model: String,
     pub(crate) prompt_version: u32,
-    pub(crate) marks: Vec<String>,
     pub(crate) mentions: Vec<String>,
 }
 
@@ -116,15 +119,34 @@ impl<'a> Writer<'a> {
         Self { summarizer, counter, focus, until, is_down: false, failures: Vec::new(), calls: 0 }
     }
 
-    /// Which version of which summariser would write now: what was written by another may be written again.
-    pub(crate) fn prompt_version(&self) -> u32 {
-        if self.summarizer.is_some() { PROMPT_VERSION } else { extract::EXTRACT_VERSION }
+    /// Whether a summary of `source_tokens` is such as would be written now: by the same summariser in the same way, and
+    /// within `budget`. What was written with a focus is as good as any; what is asked for with one is written anew.
+    pub(crate) fn would_write(&self, summary: &Summary, source_tokens: u64, budget: u64) -> bool {
+        let own_tokens = u64::from(summary.own_tokens);
+        match self.model_for(source_tokens) {
+            Some(model) => {
+                self.focus.is_none()
+                    && summary.model == model.model()
+                    && summary.prompt_version == PROMPT_VERSION
+                    && own_tokens <= budget.max(MODEL_BUDGET_MIN) * (OVER_PERCENT + FILES_PERCENT) / 100
+            }
+            None => {
+                summary.model.is_empty()
+                    && summary.prompt_version == extract::EXTRACT_VERSION
+                    && own_tokens <= extract_max(budget)
+            }
+        }
+    }
+
+    /// The model that is asked for a summary of so many tokens, when one is.
+    fn model_for(&self, source_tokens: u64) -> Option<&'a dyn Summarizer> {
+        self.summarizer.filter(|_| source_tokens >= MODEL_SOURCE_MIN)
     }
 
     /// Writes a summary of at most `budget` tokens, or a little more where a model wrote it; `source_tokens` is what
     /// it stands for, and it is smaller than that. `None` when nothing is.
     pub(crate) fn write(&mut self, material: &Material<'_>, source_tokens: u64, budget: u64) -> Option<Written> {
-        if let Some(model) = self.summarizer.filter(|_| source_tokens >= MODEL_SOURCE_MIN) {
+        if let Some(model) = self.model_for(source_tokens) {
             let text = shown(material);
             let levels = match material {
                 Material::Messages(_) => [(Level::Detailed, DETAILED, budget), (Level::Bullets, BULLETS, budget / 2)],
@@ -134,26 +156,19 @@ impl<'a> Writer<'a> {
                 if self.is_down {
                     break;
                 }
-                if let Some(answer) = self.ask(model, prompt, &text, source_tokens, budget.max(16)) {
-                    return Some(self.by_model(model, level, answer, material));
+                if let Some(answer) = self.ask(model, prompt, &text, source_tokens, budget.max(MODEL_BUDGET_MIN)) {
+                    return Some(self.by_model(model, level, answer, material, budget));
                 }
             }
         }
         let Extract { text, mentions } = self.extracted(material, budget);
         let cost = u64::from(self.counter.count_text(&text));
-        let level = if cost <= budget + budget / 4 + 12 { Level::Extract } else { Level::Cut };
+        let level = if cost <= extract_max(budget) { Level::Extract } else { Level::Cut };
         let text = if level == Level::Cut { cut(&text, budget) } else { text };
         if u64::from(self.counter.count_text(&text)) >= source_tokens {
             return None;
         }
-        Some(Written {
-            text,
-            level,
-            model: String::new(),
-            prompt_version: extract::EXTRACT_VERSION,
-            marks: Vec::new(),
-            mentions,
-        })
+        Some(Written { text, level, model: String::new(), prompt_version: extract::EXTRACT_VERSION, mentions })
     }
 
     fn extracted(&self, material: &Material<'_>, budget: u64) -> Extract {
@@ -163,20 +178,27 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn by_model(&self, model: &dyn Summarizer, level: Level, text: String, material: &Material<'_>) -> Written {
+    fn by_model(
+        &self,
+        model: &dyn Summarizer,
+        level: Level,
+        mut text: String,
+        material: &Material<'_>,
+        budget: u64,
+    ) -> Written {
         // What is named does not depend on who wrote the text.
         let mentions = self.extracted(material, 1000).mentions;
-        let missing: Vec<&str> =
-            mentions.iter().map(String::as_str).filter(|name| name.contains('/') && !text.contains(name)).collect();
-        let text = if missing.is_empty() { text } else { format!("{text}\nfiles: {}", missing.join(", ")) };
-        Written {
-            text,
-            level,
-            model: model.model().to_owned(),
-            prompt_version: PROMPT_VERSION,
-            marks: Vec::new(),
-            mentions,
+        let mut missing = String::new();
+        for name in mentions.iter().filter(|name| name.contains('/') && !text.contains(name.as_str())) {
+            let begun = if missing.is_empty() { "\nfiles: " } else { ", " };
+            let more = format!("{missing}{begun}{name}");
+            if u64::from(self.counter.count_text(&more)) > budget * FILES_PERCENT / 100 {
+                break;
+            }
+            missing = more;
         }
+        text.push_str(&missing);
+        Written { text, level, model: model.model().to_owned(), prompt_version: PROMPT_VERSION, mentions }
     }
 
     /// Asks a model; `None` when what it says is not taken.
@@ -222,6 +244,11 @@ impl<'a> Writer<'a> {
             }
         }
     }
+}
+
+/// What an extract may cost.
+fn extract_max(budget: u64) -> u64 {
+    budget + budget / 4 + 12
 }
 
 /// Why an answer is no summary of a text; `None` when it is one.

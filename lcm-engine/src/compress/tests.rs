@@ -10,6 +10,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Engine;
+use crate::hosts::speech::Speech;
+use crate::hosts::with_tree;
 use crate::service::{Service, SessionKey, TurnRequest};
 
 static ENGINE: LazyLock<(tempfile::TempDir, Engine)> = LazyLock::new(|| {
@@ -50,8 +52,7 @@ fn compressed(session: u64, messages: &[String], threshold: u64, force: bool) ->
 
 fn speeches(messages: &[String]) -> Vec<Speech> {
     let speech = |message: &String| {
-        let encoded = Message::parse(message.as_bytes()).unwrap().encode().unwrap();
-        Speech::of(&encoded.stored(&encoded.body_slices()).tree().unwrap())
+        with_tree(&Message::parse(message.as_bytes()).unwrap().encode().unwrap(), Speech::of).unwrap()
     };
     messages.iter().map(speech).collect()
 }

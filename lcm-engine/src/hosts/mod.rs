@@ -25,6 +25,7 @@ use std::io::Read;
 use lcm_core::canon::MessageTree;
 use lcm_core::tokens::{Estimate, TokenCounter};
 use lcm_core::{EncodedMessage, Json, Message, MessageError, NodeId};
+use lcm_store::StoreError;
 
 /// The volatile key under which we keep what a file says about a message beside it. It is ours, no host's: whoever
 /// gives a message back leaves it out.
@@ -123,6 +124,22 @@ impl IncomingMessage {
             self.volatile = Json::object([(SOURCE_KEY, Json::Object(entries))]).to_text();
         }
         self
+    }
+}
+
+/// Hands a message that was encoded just now to `look`, as whoever keeps it would see it.
+pub(crate) fn with_tree<R>(
+    encoded: &EncodedMessage,
+    look: impl FnOnce(&MessageTree<'_>) -> R,
+) -> Result<R, StoreError> {
+    let bodies = encoded.body_slices();
+    match encoded.stored(&bodies).tree() {
+        Ok(tree) => Ok(look(&tree)),
+        Err(error) => Err(StoreError::DamagedRow {
+            table: "records",
+            key: "of a message that was encoded just now".to_owned(),
+            why: error.to_string(),
+        }),
     }
 }
 

@@ -75,6 +75,13 @@ impl Told {
         }
         told
     }
+
+    /// What there is one place for when it is shown in part ([`super::speech::Dialect::with_text`]): its result, else its
+    /// text.
+    #[must_use]
+    pub fn main_text(&self) -> &str {
+        self.results.first().unwrap_or(&self.text)
+    }
 }
 
 fn called(function: TreeValue<'_, '_>, key: &str) -> Called {

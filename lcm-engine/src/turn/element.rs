@@ -1,0 +1,123 @@
+//! One element of a host's list: what is known of its text without reading it again.
+
+use lcm_core::{EncodedMessage, IdPrefix, Json, JsonString, Message, NodeId, Role};
+use memchr::memmem;
+
+use crate::align::Signs;
+use crate::assemble;
+use crate::error::EngineError;
+use crate::hosts::speech::{Dialect, Speech};
+use crate::hosts::told::Told;
+use crate::hosts::{IncomingMessage, with_tree};
+
+/// An element that was read.
+#[derive(Debug)]
+pub(crate) struct Element {
+    pub(crate) id: NodeId,
+    pub(crate) speech: Speech,
+    pub(crate) signs: Signs,
+    pub(crate) tokens: u32,
+    /// The message as it can be sent, where it holds halves of pairs: those replaced.
+    pub(crate) sendable: Option<Vec<u8>>,
+    pub(super) mark: Option<Mark>,
+}
+
+/// What an element that reads like something of ours says it is. Anybody can write such a text, so it is a claim: it is
+/// believed only when what it names gives this very text again.
+#[derive(Debug)]
+pub(super) enum Mark {
+    Folds {
+        named: Vec<IdPrefix>,
+        text: String,
+    },
+    Part {
+        of: IdPrefix,
+        text: String,
+    },
+    /// A line between two messages of one role. Ours only beside folds.
+    Between,
+}
+
+impl Element {
+    /// Reads a message of a host; gives it in the form in which it is kept too.
+    pub(super) fn read(raw: &[u8]) -> Result<(Self, EncodedMessage), EngineError> {
+        let message = Message::parse(raw)?;
+        let sendable = sendable(message.json()).map(|json| json.to_text());
+        let IncomingMessage { encoded, tokens, .. } = IncomingMessage::new(&message)?;
+        let has_mark = memmem::find(raw, assemble::MARK.as_bytes()).is_some();
+        let (speech, told) = with_tree(&encoded, |tree| (Speech::of(tree), has_mark.then(|| Told::of(tree))))?;
+        let mark = told.and_then(|told| mark_of(&speech, &told));
+        let signs = Signs::of(&speech);
+        Ok((Self { id: encoded.id, speech, signs, tokens, sendable, mark }, encoded))
+    }
+
+    /// The nodes that it names, when it reads like something of ours.
+    pub(super) fn named(&self) -> &[IdPrefix] {
+        match &self.mark {
+            Some(Mark::Folds { named, .. }) => named,
+            Some(Mark::Part { of, .. }) => std::slice::from_ref(of),
+            Some(Mark::Between) | None => &[],
+        }
+    }
+}
+
+fn mark_of(speech: &Speech, told: &Told) -> Option<Mark> {
+    let text = told.main_text();
+    if let Some(of) = assemble::shown_part(text) {
+        return Some(Mark::Part { of, text: text.to_owned() });
+    }
+    let is_text = speech.calls.is_empty() && speech.results.is_empty() && told.attachments == 0;
+    match speech.role {
+        Role::User if is_text => assemble::shown_folds(text).map(|named| Mark::Folds { named, text: text.to_owned() }),
+        Role::Assistant if is_text && text == assemble::BETWEEN => Some(Mark::Between),
+        _ => None,
+    }
+}
+
+/// What a message of a host says.
+pub(crate) fn told_of(raw: &[u8]) -> Result<Told, EngineError> {
+    Ok(with_tree(&Message::parse(raw)?.encode()?, Told::of)?)
+}
+
+/// The same value with halves of surrogate pairs replaced, which no request can carry; `None` where it has none.
+pub(crate) fn sendable(json: &Json) -> Option<Json> {
+    has_halves(json).then(|| {
+        let mut sendable = json.clone();
+        replace_halves(&mut sendable);
+        sendable
+    })
+}
+
+fn has_halves(json: &Json) -> bool {
+    match json {
+        Json::String(string) => string.as_str().is_none(),
+        Json::Array(elements) => elements.iter().any(has_halves),
+        Json::Object(entries) => entries.iter().any(|(key, value)| key.as_str().is_none() || has_halves(value)),
+        _ => false,
+    }
+}
+
+fn replace_halves(json: &mut Json) {
+    let replace = |string: &mut JsonString| {
+        if string.as_str().is_none() {
+            *string = (&*string.to_str_lossy().into_owned()).into();
+        }
+    };
+    match json {
+        Json::String(string) => replace(string),
+        Json::Array(elements) => elements.iter_mut().for_each(replace_halves),
+        Json::Object(entries) => {
+            for (key, value) in entries {
+                replace(key);
+                replace_halves(value);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Which dialect a list is in, when the host does not say: results in messages of the user are Anthropic's.
+pub(crate) fn dialect_of<'a>(mut speeches: impl Iterator<Item = &'a Speech>) -> Dialect {
+    let has_blocks = |speech: &Speech| speech.role == Role::User && !speech.results.is_empty();
+    if speeches.any(has_blocks) { Dialect::Anthropic } else { Dialect::OpenAi }
+}
