@@ -10,7 +10,7 @@ use std::io::Read;
 use std::sync::Once;
 
 use lcm_core::{EncodedMessage, Json, canon};
-use lcm_engine::hosts::hermes::{self, Cell, Row, SessionHead};
+use lcm_engine::hosts::hermes::{self, Cell, Row, SessionHead, SessionName};
 use lcm_engine::hosts::{self, DecodeError, DecodeOptions, Decoded, Fault, Format, Incoming};
 
 /// The target: see the module.
@@ -67,7 +67,11 @@ fn rows_become_a_session(bytes: &[u8]) {
     let columns = COLUMNS.map(str::to_owned);
     let rows: Vec<Row<'_>> =
         bytes.split(|byte| *byte == b'\n').map(|line| Row { columns: &columns, cells: cells(line) }).collect();
-    let head = rows.first().and_then(SessionHead::of).unwrap_or_else(|| SessionHead::unlisted("fuzz"));
+    let head = match rows.split_first() {
+        Some((first, [])) => SessionHead::unlisted(&SessionName::of(first.cells.first().unwrap_or(&Cell::Null))),
+        Some((first, _)) => SessionHead::of(first),
+        None => SessionHead::unlisted(&SessionName::of(&Cell::Null)),
+    };
     let mut faults = Vec::new();
     let (incoming, copies) = hermes::session(&head, &rows, &mut faults);
     session_is_whole(&incoming);
