@@ -377,7 +377,7 @@ impl Check<'_> {
                             self.fault("places", format!("message {arrival} is missing in its timeline"), false);
                         }
                     }
-                    PlaceKind::Summary { number } => {
+                    PlaceKind::Summary { number } | PlaceKind::Staged { number } => {
                         summaries.fetch_add(1, Ordering::Relaxed);
                         let numbers = self.snapshot.txn.open_table(tables::SUMMARIES)?;
                         let found = numbers.get(number)?.map(|found| found.value());

@@ -495,6 +495,32 @@ impl<'t> Commit<'t> {
         first: &OrderKey,
         now_ms: i64,
     ) -> Result<SummaryNumber, StoreError> {
+        self.put_summary(summary, timeline, first, now_ms, |number| PlaceKind::Summary { number })
+    }
+
+    /// The same for a summary that no view shows yet: search finds it from the first view on that does, itself or in
+    /// one above it (see [`Commit::op`]).
+    ///
+    /// # Errors
+    /// As [`Commit::summary`].
+    pub fn stage(
+        &mut self,
+        summary: &Summary,
+        timeline: TimelineId,
+        first: &OrderKey,
+        now_ms: i64,
+    ) -> Result<SummaryNumber, StoreError> {
+        self.put_summary(summary, timeline, first, now_ms, |number| PlaceKind::Staged { number })
+    }
+
+    fn put_summary(
+        &mut self,
+        summary: &Summary,
+        timeline: TimelineId,
+        first: &OrderKey,
+        now_ms: i64,
+        kind: fn(u64) -> PlaceKind,
+    ) -> Result<SummaryNumber, StoreError> {
         contained(self.file, || {
             let canon = canon::encode_summary(summary);
             let id = canon::message_id(&canon);
@@ -513,7 +539,7 @@ impl<'t> Commit<'t> {
             let number = number_behind(summaries.last()?.map(|(key, _)| key.value()))?;
             summaries.insert(number, arrival.0)?;
             let row = PlaceRow {
-                kind: PlaceKind::Summary { number },
+                kind: kind(number),
                 timeline: timeline.0,
                 order: Some(first.as_bytes().to_vec()),
                 record: record.0,
@@ -552,6 +578,33 @@ impl<'t> Commit<'t> {
         Ok(first)
     }
 
+    /// Lets search find a summary that is shown, and those it stands for.
+    fn publish(&mut self, id: &NodeId) -> Result<(), StoreError> {
+        let Some((record, first)) = self.hashes.get(id.key())?.map(|known| known.value()) else { return Ok(()) };
+        let again = self.txn.open_table(tables::AGAIN)?;
+        let mut open = vec![first];
+        for entry in again.range((record, 0)..=(record, u64::MAX))? {
+            open.push(entry?.0.value().1);
+        }
+        while let Some(place) = open.pop() {
+            let Some(row) = self.places.get(place)?.map(|row| PlaceRow::from_bytes(row.value(), place)) else {
+                continue;
+            };
+            let mut row = row?;
+            // Where one is published, those below it are.
+            let PlaceKind::Staged { number } = row.kind else { continue };
+            row.kind = PlaceKind::Summary { number };
+            self.places.insert(place, row.to_bytes(place).as_slice())?;
+            let children = self.txn.open_table(tables::CHILDREN)?;
+            let Some(row) = children.get(row.record)?.map(|links| ChildrenRow::from_bytes(links.value(), row.record))
+            else {
+                continue;
+            };
+            open.extend(row?.places(place)?);
+        }
+        Ok(())
+    }
+
     /// Writes an op; a view that changed with it goes under the same number.
     ///
     /// # Errors
@@ -570,6 +623,9 @@ impl<'t> Commit<'t> {
             let row = OpRow::new(session, at_ms, by, &what)?;
             self.ops.insert(id.0, row.to_bytes(id.0).as_slice())?;
             if let Some(view) = view {
+                for summary in view.summaries() {
+                    self.publish(&summary)?;
+                }
                 let row = ViewRow::from(view);
                 self.txn.open_table(tables::VIEWS)?.insert((session.0, id.0), row.to_bytes(id.0).as_slice())?;
             }

@@ -66,8 +66,13 @@ fn check(table: &str, key: u64, encoded: &[u8]) -> [u8; CHECK] {
 pub(crate) enum PlaceKind {
     /// A message; the place also has a row in `timeline`.
     Message,
-    /// A published summary, at the first place of the run it stands for.
+    /// A summary that a view shows or showed, itself or in one above it, at the first place of the run it stands for.
     Summary {
+        /// Its small integer.
+        number: u64,
+    },
+    /// The same, but no view has shown it yet: it can be read, and is not searched.
+    Staged {
         /// Its small integer.
         number: u64,
     },
@@ -320,7 +325,7 @@ fn unpack_numbers(bytes: &[u8]) -> Option<Vec<u64>> {
 pub(crate) fn summary_number(kind: PlaceKind) -> Option<SummaryNumber> {
     match kind {
         PlaceKind::Message => None,
-        PlaceKind::Summary { number } => Some(SummaryNumber(number)),
+        PlaceKind::Summary { number } | PlaceKind::Staged { number } => Some(SummaryNumber(number)),
     }
 }
 

@@ -145,7 +145,7 @@ impl<'a> Pass<'a> {
         let request = self.request;
         self.live.commit(store, |live, commit, _| {
             for (summary, order) in &new {
-                commit.summary(summary, live.line.timeline, order, request.now_ms)?;
+                commit.stage(summary, live.line.timeline, order, request.now_ms)?;
             }
             let summaries = u64::try_from(new.len()).unwrap_or(u64::MAX);
             let change = Change::Stage { summaries };

@@ -118,7 +118,7 @@ impl<'a> Reach<'a> {
 
     /// Whether the scope reaches a place and the filter lets it through, as far as its row tells.
     pub(crate) fn admits(&self, arrival: Arrival, row: &PlaceRow) -> Result<bool, StoreError> {
-        if !self.passes(is_summary(row), row.seen_ms) {
+        if is_staged(row) || !self.passes(is_summary(row), row.seen_ms) {
             return Ok(false);
         }
         match self.part(row.timeline)? {
@@ -159,7 +159,12 @@ impl<'a> Reach<'a> {
 
 /// Whether a place is a summary's.
 pub(crate) fn is_summary(row: &PlaceRow) -> bool {
-    matches!(row.kind, PlaceKind::Summary { .. })
+    matches!(row.kind, PlaceKind::Summary { .. } | PlaceKind::Staged { .. })
+}
+
+/// Whether a place is a summary's that no view has shown.
+fn is_staged(row: &PlaceRow) -> bool {
+    matches!(row.kind, PlaceKind::Staged { .. })
 }
 
 thread_local! {

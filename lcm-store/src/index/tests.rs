@@ -6,12 +6,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lcm_core::Role;
+use lcm_core::node::SummaryParts;
+use lcm_core::op::Change;
+use lcm_core::view::View;
+use lcm_core::{Arrival, NodeId, OrderKey, Role, Summary, canon};
 use proptest::prelude::*;
 use regex::Regex;
 
 use super::trial::{Trial, message, of_agent, of_session};
 use super::*;
+use crate::CheckOptions;
 use crate::scope::Scope;
 
 /// Texts that meet each other: few words, many combinations, both cases, scripts with and without spaces.
@@ -418,6 +422,61 @@ fn a_filter_holds_in_every_kind_of_search() {
             trial.catch_up();
         }
     }
+}
+
+#[test]
+fn what_is_staged_is_found_once_a_view_shows_it_or_what_is_above_it() {
+    let mut trial = Trial::new();
+    let (session, timeline) = trial.session("a", "s");
+    let said = trial.say(timeline, &["the harbour", "the tide"]);
+    let first = OrderKey::appended(Arrival(said[0]));
+    let summary = |text: &str, children: Vec<NodeId>, depth| {
+        let parts = SummaryParts { text: text.to_owned(), children, depth, span_ms: (0, 1) };
+        let summary = Summary::new(parts).unwrap();
+        (canon::message_id(&canon::encode_summary(&summary)), summary)
+    };
+    let child = message("user", "the harbour").encode().unwrap().id;
+    let (low, leaf) = summary("alpha below", vec![child], 1);
+    let (high, top) = summary("alpha above", vec![low], 2);
+    let (_, other) = summary("alpha that nobody took", vec![child], 1);
+    let staged = trial.store.commit(|commit| {
+        let mut staged = Vec::new();
+        for summary in [&leaf, &top, &other] {
+            commit.stage(summary, timeline, &first, 5)?;
+            staged.push(commit.last_arrival());
+        }
+        Ok::<_, StoreError>(staged)
+    });
+    let staged = staged.unwrap();
+    let found = |store: &Store| {
+        let grep = Trial::grep_in(store, &Scope::everything(), &Grep::new(Pattern::Literal("alpha".into())));
+        let words = store.words(&Scope::everything(), &Words::new("alpha")).unwrap();
+        let mut words: Vec<u64> = words.hits.iter().map(|hit| hit.placed.arrival.0).collect();
+        let ranked = store.ranked(&Scope::everything(), &Words::new("alpha")).unwrap();
+        let mut ranked: Vec<u64> = ranked.hits.iter().map(|hit| hit.placed.arrival.0).collect();
+        words.sort_unstable_by(|a, b| b.cmp(a));
+        ranked.sort_unstable_by(|a, b| b.cmp(a));
+        assert_eq!((&words, &ranked), (&grep, &grep));
+        grep
+    };
+    for is_indexed in [false, true] {
+        if is_indexed {
+            trial.catch_up();
+        }
+        assert!(found(&trial.store).is_empty(), "indexed: {is_indexed}");
+        let snapshot = trial.store.snapshot().unwrap();
+        for arrival in &staged {
+            assert!(snapshot.find_place(&Scope::everything(), *arrival).unwrap().is_some(), "it can be read");
+        }
+    }
+    let view = View::raw(first.clone()).fold(&first, &OrderKey::appended(Arrival(said[1])), high).unwrap();
+    trial.store.commit(|commit| commit.op(session, 0, "test", Change::Fold { summary: high }, Some(&view))).unwrap();
+    assert_eq!(found(&trial.store), [staged[1].0, staged[0].0]);
+    assert_eq!(found(&trial.again()), [staged[1].0, staged[0].0]);
+    trial.store.rebuild_index(&|_| {}).unwrap();
+    assert_eq!(found(&trial.store), [staged[1].0, staged[0].0]);
+    let report = trial.store.check(&CheckOptions { faults_max: 10, progress: &|_, _| {} }).unwrap();
+    assert_eq!(report.faults, 0, "{report:?}");
 }
 
 #[test]
