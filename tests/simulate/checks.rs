@@ -8,7 +8,7 @@ use lcm_engine::service::{
     Filter, Grep, GrepRequest, Kinds, LogRequest, Order, Pattern, ReadRequest, Scope, Service, Whole,
 };
 
-use crate::model::{Element, Id, Model};
+use crate::model::{Element, Id, Model, word_of};
 use crate::said::canonical;
 use crate::world::{World, scope_of};
 
@@ -45,11 +45,13 @@ fn is_line(model: &Model, line: &[Id], read: &[String]) -> bool {
 fn assert_line(model: &Model, line: &[Id], read: &[String], name: &str) {
     if !is_line(model, line, read) {
         let said: Vec<String> = line.iter().map(|id| model.said(*id).first[0].clone()).collect();
+        let differs = line.iter().zip(read).position(|(id, text)| !model.said(*id).first.contains(text));
         panic!(
-            "{name} has {} messages, {} were said\n  read:\n{}  said:\n{}",
+            "{name} has {} messages, {} were said; they differ from {differs:?} on\n  read:\n{}  said: {}\n{}",
             read.len(),
             said.len(),
             shown(read),
+            line.iter().map(|id| model.word(*id)).collect::<Vec<_>>().join(" "),
             shown(&said)
         );
     }
@@ -95,12 +97,13 @@ impl World {
         let sessions = engine.sessions(&scope).unwrap();
         let session = sessions.iter().find(|entry| entry.session.name == conversation.key.name).unwrap().session.id;
         let read = read(engine, &scope, session, None);
+        assert_line(&self.model, &conversation.line, &texts(&read), &format!("session {}", conversation.key.name));
         for element in list {
             let Element::Said { id, text } = element else { continue };
             let place = conversation.line.iter().position(|known| known == id);
             let whole = place.and_then(|place| read.get(place)).unwrap_or_else(|| panic!("{text} has no place"));
-            let is_kept = canonical(&whole.json) == *text
-                || whole.revisions.iter().any(|form| canonical(&form.json) == *text);
+            let is_kept =
+                canonical(&whole.json) == *text || whole.revisions.iter().any(|form| canonical(&form.json) == *text);
             assert!(is_kept, "{text} is no form of message {}: {:?}", whole.entry.number, whole.revisions);
         }
     }
@@ -111,7 +114,8 @@ impl World {
         let kept: Vec<Vec<String>> =
             timelines.iter().map(|entry| texts(&read(self.engine(at), scope, session, Some(entry.id)))).collect();
         for line in left {
-            let has_it = |kept: &Vec<String>| kept.len() >= line.len() && is_line(&self.model, line, &kept[..line.len()]);
+            let has_it =
+                |kept: &Vec<String>| kept.len() >= line.len() && is_line(&self.model, line, &kept[..line.len()]);
             assert!(kept.iter().any(has_it), "a line of {name} that was left cannot be read: {line:?}");
         }
         let log = self.engine(at).log(&LogRequest {
@@ -147,7 +151,13 @@ impl World {
             let request = GrepRequest { scope: scope_of(&other.key), grep, whole_words: false, lines: None };
             let hits = self.engine(at).grep(&request).unwrap().hits.len();
             let is_theirs = other.key.owner == conversation.key.owner;
-            assert_eq!(hits > 0, is_theirs, "{word}, said in {:?}, looked for by {:?}", conversation.key, other.key.owner);
+            assert_eq!(
+                hits > 0,
+                is_theirs,
+                "{word}, said in {:?}, looked for by {:?}",
+                conversation.key,
+                other.key.owner
+            );
         }
     }
 
@@ -157,14 +167,6 @@ impl World {
         let report = self.engine(at).check(20, &|_| {}).unwrap();
         assert!(report.is_clean(), "{:#?}", report.told);
     }
-}
-
-/// The word that only this message has.
-fn word_of(text: &str) -> Option<String> {
-    let is_word = |word: &&str| {
-        word.strip_prefix('m').and_then(|word| word.strip_suffix('q')).is_some_and(|n| n.parse::<u32>().is_ok())
-    };
-    text.split(|c: char| !c.is_alphanumeric()).find(is_word).map(str::to_owned)
 }
 
 /// What messages of a list stand for, found among those of a line: each of `must`, in order, and maybe more of the
@@ -192,6 +194,18 @@ pub(crate) fn matched(model: &Model, line: &[Id], must: &[Id], behind: &[String]
         place += 1;
     }
     Some(found)
+}
+
+/// The same where the order cannot be told.
+pub(crate) fn matched_anyhow(model: &Model, line: &[Id], must: &[Id], behind: &[String]) -> Option<Vec<Id>> {
+    let mut found: Vec<Id> = Vec::new();
+    for text in behind {
+        let is_it = |id: &&Id| !found.contains(*id) && model.is_form(**id, text);
+        let id = must.iter().find(is_it).or_else(|| line.iter().find(is_it))?;
+        found.push(*id);
+    }
+    found.sort_by_key(|id| line.iter().position(|known| known == id));
+    must.iter().all(|id| found.contains(id)).then_some(found)
 }
 
 /// JSON text of a message, checked to be one.

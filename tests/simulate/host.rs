@@ -22,6 +22,8 @@ pub(crate) struct Host {
     pub(crate) list: Vec<Element>,
     /// Whether the list shows messages in another order than they were said.
     pub(crate) is_reordered: bool,
+    /// Whether its session began with what another one had said.
+    pub(crate) is_branch: bool,
     pub(crate) saved: Vec<Saved>,
     /// What a fold that was not taken at once stands for: it, and how much of the list.
     pub(crate) pending: Option<(Vec<Element>, Vec<Element>)>,

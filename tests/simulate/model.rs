@@ -109,11 +109,8 @@ impl Model {
             }
         }
         if !new.is_empty() {
-            let shown: Vec<usize> = list
-                .iter()
-                .flat_map(Element::of)
-                .filter_map(|id| line.iter().position(|known| known == id))
-                .collect();
+            let shown: Vec<usize> =
+                list.iter().flat_map(Element::of).filter_map(|id| line.iter().position(|known| known == id)).collect();
             line.truncate(shown.into_iter().max().map_or(0, |last| last + 1));
             line.extend(&new);
         }
@@ -130,6 +127,8 @@ impl Model {
         let mut shown = list.to_vec();
         if has_fold {
             self.take_in(at, list, None);
+            // Where it came from is no line of its own.
+            self.conversations[at].left.clear();
         } else {
             self.keep_forms(list);
             // Without a fold there is no proof beyond the beginning: the list is what the session is.
@@ -158,6 +157,27 @@ impl Model {
         (at, shown)
     }
 
+    /// A list in one line, for whoever reads a failure: each message by its word, what was rewritten marked.
+    pub(crate) fn told(&self, list: &[Element]) -> String {
+        let of = |ids: &[Id]| ids.iter().map(|id| self.word(*id)).collect::<Vec<_>>().join(" ");
+        let told = |element: &Element| match element {
+            Element::Said { id, text } if self.said(*id).first.contains(text) => self.word(*id),
+            Element::Said { id, .. } => format!("{}'", self.word(*id)),
+            Element::Made { of: ids, is_fold: true, .. } => format!("fold({})", of(ids)),
+            Element::Made { of: ids, .. } if ids.is_empty() => "~".to_owned(),
+            Element::Made { of: ids, .. } => format!("part({})", of(ids)),
+        };
+        list.iter().map(told).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What a message is called: who says it, and its word.
+    pub(crate) fn word(&self, id: Id) -> String {
+        let text = &self.said(id).first[0];
+        let role = text.split("\"role\":\"").nth(1).unwrap_or("?");
+        let calls = if self.said(id).shape.opens.is_empty() { "" } else { "+" };
+        format!("{}{calls}{}", &role[..1], word_of(text).unwrap_or_else(|| format!("={}", id.0)))
+    }
+
     fn keep_forms(&mut self, list: &[Element]) {
         for element in list {
             if let Element::Said { id, text } = element {
@@ -179,4 +199,12 @@ impl Conversation {
         }
         self.line = line;
     }
+}
+
+/// The word that only this message has.
+pub(crate) fn word_of(text: &str) -> Option<String> {
+    let is_word = |word: &&str| {
+        word.strip_prefix('m').and_then(|word| word.strip_suffix('q')).is_some_and(|n| n.parse::<u32>().is_ok())
+    };
+    text.split(|c: char| !c.is_alphanumeric()).find(is_word).map(str::to_owned)
 }

@@ -86,7 +86,8 @@ impl Speaker {
             17..19 => random.below(400),
             _ => 1000 + random.below(1500),
         };
-        let words = ["harbour", "tide", "src/pier.rs", "crane", "failed with exit 1", "42", "must not be painted", "ok"];
+        let words =
+            ["harbour", "tide", "src/pier.rs", "crane", "failed with exit 1", "42", "must not be painted", "ok"];
         (0..count).map(|_| format!(" {}", random.pick(&words))).collect()
     }
 
@@ -123,7 +124,11 @@ impl Speaker {
                 let image = r#"},{"type":"image","source":{"type":"base64","data":"AAAA"}}]}"#;
                 Shape::new(r#"{"role":"user","content":[{"type":"text","text":"#, text, image)
             }
-            _ => Self::said_by("user", dialect, format!("läßt sich {} öffnen? 雨が降る{}", self.word(), Self::filler(random))),
+            _ => Self::said_by(
+                "user",
+                dialect,
+                format!("läßt sich {} öffnen? 雨が降る{}", self.word(), Self::filler(random)),
+            ),
         };
         shape.has_ids = false;
         shape
@@ -197,10 +202,15 @@ impl Speaker {
             }
             Dialect::Anthropic => {
                 let text = format!("file {}{}", self.word(), Self::filler(random));
-                let head = format!(r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{}","content":"#, ids[0]);
+                let head = format!(
+                    r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{}","content":"#,
+                    ids[0]
+                );
                 let others: String = ids[1..]
                     .iter()
-                    .map(|id| format!(r#",{{"type":"tool_result","tool_use_id":"{id}","content":"done {}"}}"#, self.word()))
+                    .map(|id| {
+                        format!(r#",{{"type":"tool_result","tool_use_id":"{id}","content":"done {}"}}"#, self.word())
+                    })
                     .collect();
                 shapes.push(Shape::new(head, text, format!("}}{others}]}}")));
             }

@@ -9,7 +9,8 @@ use lcm_engine::hosts::speech::{Dialect, Speech};
 use lcm_engine::service::{CompressRequest, Compressed, OutMessage, Service, SessionKey, TurnRequest, Turned};
 use lcm_engine::valid::{self, Rules};
 
-use crate::checks::{matched, text_of};
+use crate::checks::{matched, matched_anyhow, text_of};
+use crate::faults;
 use crate::host::{Host, Saved};
 use crate::model::{Element, Id};
 use crate::said::{Shape, canonical};
@@ -28,6 +29,11 @@ pub(crate) fn speech_of(text: &str) -> Speech {
 
 fn bytes(list: &[Element]) -> Vec<Vec<u8>> {
     list.iter().map(|element| element.text().as_bytes().to_vec()).collect()
+}
+
+/// Whether folds of steps stand in front of the request that they are steps of.
+fn has_steps_in_front(list: &[Element]) -> bool {
+    list.iter().any(|element| element.text().contains("steps already taken for the request below"))
 }
 
 impl World {
@@ -79,8 +85,16 @@ impl World {
         let user = self.speaker.user(dialect, &mut self.random);
         list.push(self.said(user));
         self.tell(format!("host {number} arrives as {key:?}, {dialect:?}"));
-        let host =
-            Host { key, dialect, alternates, list, is_reordered: false, saved: Vec::new(), pending: None };
+        let host = Host {
+            key,
+            dialect,
+            alternates,
+            list,
+            is_reordered: false,
+            is_branch: false,
+            saved: Vec::new(),
+            pending: None,
+        };
         self.hosts.push(host);
         let list = self.hosts[number].list.clone();
         self.begin(number, &list, &[]);
@@ -139,6 +153,7 @@ impl World {
     /// Shows a host's list and takes the answer for the model's.
     fn show(&mut self, at: usize, base: Option<&[Id]>) -> Turned {
         let host = self.hosts[at].clone();
+        self.tell(format!("  {}", self.model.told(&host.list)));
         let request = self.request(&host);
         let luck = self.luck();
         let turned = self.ask(luck, |engine| engine.turn(&request));
@@ -164,7 +179,7 @@ impl World {
         let before = self.model.conversations[conversation].line.len();
         let new = self.model.take_in(conversation, &host.list, base);
         let after = self.model.conversations[conversation].line.len();
-        if !self.has_crashed && after == before + new && base.is_none() && !turned.branched {
+        if !self.has_crashed && after == before + new && base.is_none() && !turned.branched && !host.is_reordered {
             assert_eq!(turned.new, u64::try_from(new).unwrap(), "messages that were new");
         }
         self.check_forms(conversation, &host.list);
@@ -179,6 +194,7 @@ impl World {
     /// A list begins a session.
     fn begin(&mut self, at: usize, list: &[Element], base: &[Id]) {
         let host = self.hosts[at].clone();
+        self.tell(format!("  {}", self.model.told(&host.list)));
         let request = self.request(&host);
         let luck = self.luck();
         let turned = self.ask(luck, |engine| engine.turn(&request));
@@ -225,6 +241,7 @@ impl World {
             host.list.len(),
             options.threshold_tokens
         ));
+        self.tell(format!("  {}", self.model.told(&host.list)));
         let luck = self.luck();
         let compressed = self.ask(luck, |engine| {
             let moody = Moody::new(seed);
@@ -239,8 +256,10 @@ impl World {
         });
         self.acknowledge(at, None, &compressed.turned);
         let Some(out) = self.judged(&host, &options, force, &compressed) else { return };
+        self.tell(format!("  -> {}", self.model.told(&out)));
         match self.random.below(10) {
             0 | 1 => self.tell("  which it does not take".to_owned()),
+            _ if !faults::STEPS_IN_FRONT_OF_A_REQUEST && has_steps_in_front(&out) => {}
             2 => self.hosts[at].pending = Some((host.list, out)),
             _ => {
                 self.tell(format!("  which it takes: {} messages", out.len()));
@@ -325,14 +344,20 @@ impl World {
         let mut must: Vec<Id> = host.list.iter().flat_map(Element::of).copied().collect();
         assert!(must.iter().all(|id| place(id).is_some()), "a message of the list is not on the line");
         must.sort_by_key(place);
-        let stood = if host.is_reordered {
-            must
+        let speeches: Vec<Speech> = host.list.iter().map(|element| speech_of(element.text())).collect();
+        let is_valid = valid::check(&speeches, Rules::default()).is_ok();
+        let has_order = !host.is_reordered && (faults::BROKEN_STEPS_KEEP_THEIR_ORDER || is_valid);
+        let stood = if has_order {
+            matched(&self.model, line, &must, &behind)
         } else {
-            matched(&self.model, line, &must, &behind).unwrap_or_else(|| {
-                let said: Vec<&String> = must.iter().map(|id| &self.model.said(*id).first[0]).collect();
-                panic!("the list does not stand for what it must\n  list: {texts:#?}\n  behind: {behind:#?}\n  said: {said:#?}")
-            })
+            matched_anyhow(&self.model, line, &must, &behind)
         };
+        let stood = stood.unwrap_or_else(|| {
+            let said: Vec<&String> = must.iter().map(|id| &self.model.said(*id).first[0]).collect();
+            panic!(
+                "the list does not stand for what it must\n  list: {texts:#?}\n  behind: {behind:#?}\n  said: {said:#?}"
+            )
+        });
         let mut taken: HashSet<Id> = HashSet::new();
         for message in out {
             if let OutMessage::Given(at) = message {
@@ -384,10 +409,18 @@ impl World {
 
     /// Messages are cleared, cut or annotated.
     fn rewrite(&mut self, at: usize) {
+        if self.hosts[at].is_reordered && !faults::WHAT_WAS_MOVED_IS_KNOWN_REWRITTEN {
+            return;
+        }
         let mut rewritten = 0;
         for nth in 0..self.hosts[at].list.len() {
             let Element::Said { id, .. } = &self.hosts[at].list[nth] else { continue };
             let id = *id;
+            let is_before_a_line =
+                matches!(self.hosts[at].list.get(nth + 1), Some(Element::Made { of, .. }) if of.is_empty());
+            if is_before_a_line && !faults::WHAT_STANDS_BEFORE_A_LINE_OF_OURS_IS_KNOWN_REWRITTEN {
+                continue;
+            }
             let shape = &self.model.said(id).shape;
             if shape.is_common || !(shape.has_ids || nth > 0) || !self.random.percent(25) {
                 continue;
@@ -406,7 +439,7 @@ impl World {
 
     /// The person goes back and says something else.
     fn go_back(&mut self, at: usize) {
-        let host = &mut self.hosts[at];
+        let host = &self.hosts[at];
         if host.list.len() < 3 || host.is_reordered {
             return;
         }
@@ -419,10 +452,21 @@ impl World {
         if is_common(&host.list[kept - 1]) {
             return;
         }
-        host.list.truncate(kept);
-        host.pending = None;
+        let list = host.list[..kept].to_vec();
+        if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &list) {
+            return;
+        }
+        let host = &mut self.hosts[at];
+        (host.list, host.pending) = (list, None);
         self.tell(format!("host {at} goes back to message {kept}"));
         self.answer(at);
+    }
+
+    /// Whether a list has nothing but folds of what does not begin its session.
+    fn is_fold_alone(&self, at: usize, list: &[Element]) -> bool {
+        let conversation = self.model.find(&self.hosts[at].key).unwrap();
+        let first = self.model.conversations[conversation].line[0];
+        !list.iter().any(|element| matches!(element, Element::Said { .. }) || element.of().first() == Some(&first))
     }
 
     /// Says something that was never said.
@@ -516,6 +560,16 @@ impl World {
         let conversation = self.model.find(&self.hosts[at].key).unwrap();
         let line = &self.model.conversations[conversation].line;
         let is_on_line = saved.list.iter().flat_map(Element::of).all(|id| line.contains(id));
+        let whole: Vec<Id> = saved.list.iter().flat_map(Element::of).copied().collect();
+        let uses_again = |element: &Element| element.text().contains("\"call_0\"");
+        // What was cut and then left cannot be told from something else.
+        let can_be_told = saved.line.starts_with(&whole)
+            && (faults::IDS_USED_AGAIN_PROVE_NOTHING || !saved.list.iter().any(uses_again))
+            && (faults::FOLDS_LEAD_BACK_TO_THEIR_LINE
+                || !saved.list.iter().any(|element| matches!(element, Element::Made { .. })));
+        if !is_on_line && !can_be_told {
+            return;
+        }
         let base = (!is_on_line).then_some(saved.line);
         self.tell(format!("host {at} restores a list of {} messages, on its line: {is_on_line}", saved.list.len()));
         let host = &mut self.hosts[at];
@@ -524,10 +578,6 @@ impl World {
         let user = self.speaker.user(dialect, &mut self.random);
         let user = self.said(user);
         self.hosts[at].list.push(user);
-        let base = base.map(|line| {
-            // What came between later belongs to the line it came to.
-            line
-        });
         self.show(at, base.as_deref());
         self.hosts[at].is_reordered = self.is_out_of_order(at);
     }
@@ -587,11 +637,21 @@ impl World {
     fn branch_off(&mut self, at: usize, list: Vec<Element>, how: &str) {
         let number = self.hosts.len();
         let parent = self.hosts[at].clone();
+        let has_fold = list.iter().any(|element| matches!(element, Element::Made { .. }));
+        if parent.is_branch && has_fold && !faults::BRANCHES_GO_ON_FROM_THEIR_FOLDS {
+            return;
+        }
         let conversation = self.model.find(&parent.key).unwrap();
+        if !faults::FORMS_ARE_KNOWN_UNDER_A_NEW_NAME {
+            self.show(at, None);
+        }
         let base = self.model.conversations[conversation].line.clone();
+        if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &list) {
+            return;
+        }
         let key = SessionKey { name: format!("s{number}-{}", self.steps), ..parent.key.clone() };
         self.tell(format!("host {at} {how} into host {number} with {} messages", list.len()));
-        self.hosts.push(Host { key, list, saved: Vec::new(), pending: None, ..parent });
+        self.hosts.push(Host { key, list, is_branch: true, saved: Vec::new(), pending: None, ..parent });
         let user = self.speaker.user(self.hosts[number].dialect, &mut self.random);
         let user = self.said(user);
         self.hosts[number].list.push(user);
@@ -604,7 +664,8 @@ impl World {
         let host = self.hosts[at].clone();
         let conversation = self.model.conversations[self.model.find(&host.key).unwrap()].clone();
         let whole: Vec<Id> = host.list.iter().flat_map(Element::of).copied().collect();
-        if whole != conversation.line || whole.len() < 9 || whole.iter().any(|id| self.model.said(*id).shape.is_common) {
+        if whole != conversation.line || whole.len() < 9 || whole.iter().any(|id| self.model.said(*id).shape.is_common)
+        {
             return;
         }
         let is_stranger = |other: &&crate::model::Conversation| {
@@ -612,6 +673,13 @@ impl World {
             other.key.owner == host.key.owner && !all.any(|id| whole.contains(id))
         };
         let Some(other) = self.model.conversations.iter().find(is_stranger) else { return };
+        let uses_again =
+            host.list.iter().any(|element| ["\"call_0\"", "nobody"].iter().any(|id| element.text().contains(id)));
+        if (uses_again && !faults::IDS_USED_AGAIN_PROVE_NOTHING)
+            || (host.is_branch && !faults::BRANCHES_ARE_KNOWN_BY_ANY_NAME)
+        {
+            return;
+        }
         let mut request = self.request(&host);
         request.key = other.key.clone();
         self.tell(format!("the list of host {at} comes under the name {}", request.key.name));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lcm_engine::error::EngineError;
-use lcm_engine::service::{Owners, OwnerPattern, Scope, SessionKey};
+use lcm_engine::service::{OwnerPattern, Owners, Scope, SessionKey};
 use lcm_engine::{Engine, OpenOptions};
 use lcm_store::Branches;
 use lcm_tests::folder::folder;
@@ -29,7 +29,10 @@ struct Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Luck {
     /// The disk ends after so many changes, with the process; or is full from then on.
-    Ends { after: usize, fills: bool },
+    Ends {
+        after: usize,
+        fills: bool,
+    },
     /// The process dies once it has its answer.
     Dies,
     Fine,
