@@ -412,6 +412,8 @@ impl World {
         if self.hosts[at].is_reordered && !faults::WHAT_WAS_MOVED_IS_KNOWN_REWRITTEN {
             return;
         }
+        let whole: Vec<Id> = self.hosts[at].list.iter().flat_map(Element::of).copied().collect();
+        let is_complete = self.model.conversations[self.model.find(&self.hosts[at].key).unwrap()].line == whole;
         let mut rewritten = 0;
         for nth in 0..self.hosts[at].list.len() {
             let Element::Said { id, .. } = &self.hosts[at].list[nth] else { continue };
@@ -419,6 +421,10 @@ impl World {
             let is_before_a_line =
                 matches!(self.hosts[at].list.get(nth + 1), Some(Element::Made { of, .. }) if of.is_empty());
             if is_before_a_line && !faults::WHAT_STANDS_BEFORE_A_LINE_OF_OURS_IS_KNOWN_REWRITTEN {
+                continue;
+            }
+            let uses_again = self.hosts[at].list[nth].text().contains("\"call_");
+            if uses_again && !is_complete && !faults::IDS_USED_AGAIN_PROVE_NOTHING {
                 continue;
             }
             let shape = &self.model.said(id).shape;
@@ -638,7 +644,8 @@ impl World {
         let number = self.hosts.len();
         let parent = self.hosts[at].clone();
         let has_fold = list.iter().any(|element| matches!(element, Element::Made { .. }));
-        if parent.is_branch && has_fold && !faults::BRANCHES_GO_ON_FROM_THEIR_FOLDS {
+        let has_left = !self.model.conversations[self.model.find(&parent.key).unwrap()].left.is_empty();
+        if (parent.is_branch || has_left) && has_fold && !faults::BRANCHES_GO_ON_FROM_THEIR_FOLDS {
             return;
         }
         let conversation = self.model.find(&parent.key).unwrap();
@@ -676,7 +683,7 @@ impl World {
         let uses_again =
             host.list.iter().any(|element| ["\"call_0\"", "nobody"].iter().any(|id| element.text().contains(id)));
         if (uses_again && !faults::IDS_USED_AGAIN_PROVE_NOTHING)
-            || (host.is_branch && !faults::BRANCHES_ARE_KNOWN_BY_ANY_NAME)
+            || ((host.is_branch || !conversation.left.is_empty()) && !faults::BRANCHES_ARE_KNOWN_BY_ANY_NAME)
         {
             return;
         }
