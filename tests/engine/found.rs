@@ -234,3 +234,21 @@ fn a_list_that_fits_is_given() {
         }
     }
 }
+
+/// Fault 16.
+#[test]
+#[ignore = "fault 16: children of a fold are looked for anywhere, not on the line"]
+fn a_fold_of_what_was_said_in_two_sessions_is_known_in_both() {
+    let home = home();
+    let begin = [user("hello"), assistant(&long("Hello! What can I do", 60)), user("paint the pier")];
+    let (one, two) = (with(&begin, &[assistant("one")]), with(&begin, &[assistant("two")]));
+    turn(&home.engine, "one", &one);
+    turn(&home.engine, "two", &two);
+    for (name, said) in [("one", one), ("two", two)] {
+        let said = with(&said, &[user("go on")]);
+        let shown = folded(&home.engine, name, &said, 80);
+        assert_eq!(behind(&home.engine, &shown), said, "{name}");
+        turn(&home.engine, name, &with(&shown, &[assistant("gladly")]));
+        assert_eq!(read(&home.engine, name), with(&said, &[assistant("gladly")]), "{name}");
+    }
+}

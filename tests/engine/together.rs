@@ -62,7 +62,7 @@ fn a_fold_made_by_one_process_is_known_by_the_other_and_the_turn_between_is_kept
     assert_eq!(read(&other, "s"), all);
     assert_eq!(behind(&other, &short), all);
     // Both make the same of the same list.
-    let again = with(&short, &exchanges("more", 5, 40));
+    let again = with(&short, &with(&exchanges("more", 5, 40), &[user("and now?")]));
     assert_eq!(folded(one, "s", &again, 500), folded(&other, "s", &again, 500));
     assert_whole(one);
 }

@@ -35,3 +35,7 @@ pub(crate) const FORMS_ARE_KNOWN_UNDER_A_NEW_NAME: bool = false;
 /// Fault 10: a list of a fold whose messages do not begin the session, and something new, is taken for a stranger's,
 /// and the fold's text is kept as if somebody had said it.
 pub(crate) const A_FOLD_ALONE_IS_PROOF: bool = false;
+
+/// Fault 16: a fold of messages that stand in another session of the same owner, too, is not known again: its text is
+/// kept as if somebody had said it.
+pub(crate) const WHAT_STANDS_TWICE_IS_KNOWN_FOLDED: bool = false;

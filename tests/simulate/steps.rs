@@ -178,8 +178,11 @@ impl World {
         let conversation = self.model.find(&host.key).unwrap();
         let before = self.model.conversations[conversation].line.len();
         let new = self.model.take_in(conversation, &host.list, base);
-        let after = self.model.conversations[conversation].line.len();
-        if !self.has_crashed && after == before + new && base.is_none() && !turned.branched && !host.is_reordered {
+        let line = &self.model.conversations[conversation].line;
+        let after = line.len();
+        // What is not walked from its beginning may be late where it could be new.
+        let is_walked = host.list.iter().flat_map(Element::of).eq(line);
+        if !self.has_crashed && after == before + new && base.is_none() && !turned.branched && is_walked {
             assert_eq!(turned.new, u64::try_from(new).unwrap(), "messages that were new");
         }
         self.check_forms(conversation, &host.list);
@@ -453,7 +456,7 @@ impl World {
         // What is kept ends with something that was said once only.
         let is_common = |element: &Element| match element {
             Element::Said { id, .. } => self.model.said(*id).shape.is_common,
-            Element::Made { .. } => false,
+            Element::Made { of, .. } => of.is_empty(),
         };
         if is_common(&host.list[kept - 1]) {
             return;
@@ -628,6 +631,12 @@ impl World {
         let kept = 1 + self.random.below(host.list.len());
         let mut list = host.list;
         list.truncate(kept);
+        if list.last().is_some_and(|last| last.of().is_empty()) {
+            list.pop();
+        }
+        if list.is_empty() {
+            return;
+        }
         self.branch_off(at, list, "forks");
     }
 
@@ -654,6 +663,11 @@ impl World {
         }
         let base = self.model.conversations[conversation].line.clone();
         if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &list) {
+            return;
+        }
+        // Otherwise the list is copied: then each message of it stands in two places.
+        let whole: Vec<Id> = list.iter().flat_map(Element::of).copied().collect();
+        if !faults::WHAT_STANDS_TWICE_IS_KNOWN_FOLDED && !has_fold && !(base.starts_with(&whole) && whole.len() >= 8) {
             return;
         }
         let key = SessionKey { name: format!("s{number}-{}", self.steps), ..parent.key.clone() };
