@@ -1,0 +1,254 @@
+//! What the simulator has found, each made as small as it gets. The number is that of `tests/simulate/faults.rs`.
+
+use lcm_engine::compress::CompressOptions;
+
+use crate::session::{
+    assistant, behind, call, exchanges, folded, home, long, options, read, result, try_compress, turn, user, with,
+};
+
+/// Fault 1.
+#[test]
+#[ignore = "fault 1: what no provider takes is given before the steps it came behind"]
+fn a_broken_message_behind_the_newest_request_keeps_its_place() {
+    let home = home();
+    let mut list = exchanges("old", 4, 30);
+    list.extend([
+        user("and now?"),
+        assistant("I look."),
+        result("nobody", &long("lost", 40)),
+        assistant("I have looked."),
+    ]);
+    let shown = folded(&home.engine, "s", &list, 360);
+    assert_eq!(behind(&home.engine, &shown), list, "{shown:#?}");
+}
+
+/// Fault 2.
+#[test]
+#[ignore = "fault 2: steps that were folded in front of their request are folded again with it"]
+fn a_request_whose_steps_were_folded_is_folded_without_them() {
+    let home = home();
+    let mut list = vec![user("paint the pier")];
+    for n in 0..8 {
+        let id = format!("c{n}");
+        list.extend([call(&id, &format!("src/{n}.rs")), result(&id, &long(&format!("file {n}"), 20))]);
+    }
+    let (_, mut shown) = try_compress(&home.engine, "s", &list, options(330), None).unwrap();
+    assert!(shown.iter().any(|message| message.contains("steps already taken")), "{shown:#?}");
+    assert_eq!(behind(&home.engine, &shown), list);
+    for n in 0..4 {
+        let more = with(&exchanges(&format!("next {n}"), 2, 20), &[user(&format!("and {n}?"))]);
+        list.extend(more.clone());
+        shown.extend(more);
+        shown = try_compress(&home.engine, "s", &shown, options(330), None).unwrap().1;
+        assert_eq!(behind(&home.engine, &shown), list, "{shown:#?}");
+    }
+}
+
+/// Fault 3.
+#[test]
+#[ignore = "fault 3: a result that was moved and then cleared is there twice"]
+fn a_result_that_was_moved_and_then_cleared_is_the_same_result() {
+    let home = home();
+    let mut list = vec![
+        user("look"),
+        call("c1", "a.rs"),
+        result("c1", &long("one", 9)),
+        assistant("so"),
+        user("on"),
+        assistant("yes"),
+    ];
+    turn(&home.engine, "s", &list);
+    let said = list.clone();
+    list.swap(2, 3);
+    turn(&home.engine, "s", &list);
+    list[3] = result("c1", "[cleared]");
+    list.push(user("and now?"));
+    turn(&home.engine, "s", &list);
+    assert_eq!(read(&home.engine, "s"), with(&said, &[user("and now?")]));
+}
+
+/// Fault 4.
+#[test]
+#[ignore = "fault 4: a message before the line between is late, not rewritten"]
+fn a_message_before_a_line_of_ours_is_known_when_it_is_rewritten() {
+    let home = home();
+    let mut list = vec![user("paint the pier blue, please")];
+    list.extend(exchanges("old", 6, 40));
+    list.push(user("and now?"));
+    let mut options = options(500);
+    options.protect_first = 1;
+    let (_, mut shown) = try_compress(&home.engine, "s", &list, options, None).unwrap();
+    assert!(shown[0] == list[0] && shown[1].contains("goes on below"), "{shown:#?}");
+    shown[0] = user("paint the pier blue, please (noted)");
+    let turned = turn(&home.engine, "s", &shown);
+    assert_eq!((turned.revised, turned.late), (1, 0));
+    assert_eq!(read(&home.engine, "s"), list);
+}
+
+/// Fault 5.
+#[test]
+#[ignore = "fault 5: an id that was used again is taken for proof"]
+fn another_call_under_an_id_used_again_is_no_new_form_of_the_first() {
+    let home = home();
+    let begin = vec![user("look"), assistant("I do"), user("at what?")];
+    let one = with(&begin, &[call("call_0", "one.rs"), result("call_0", "one")]);
+    turn(&home.engine, "s", &one);
+    // The answer is asked for again, and the host counts from the beginning.
+    let other = with(&begin, &[call("call_0", "other.rs"), result("call_0", "other")]);
+    turn(&home.engine, "s", &other);
+    assert_eq!(read(&home.engine, "s"), other);
+}
+
+/// Fault 5.
+#[test]
+#[ignore = "fault 5: a stranger's list is mixed into a session that used the same ids"]
+fn a_list_that_shares_nothing_but_an_id_is_another_story() {
+    let home = home();
+    let one = vec![user("look at one"), call("call_0", "one.rs"), result("call_0", &long("one", 5))];
+    let other = vec![user("look at other"), call("call_0", "other.rs"), result("call_0", &long("other", 5))];
+    turn(&home.engine, "s", &one);
+    turn(&home.engine, "s", &other);
+    assert_eq!(read(&home.engine, "s"), other);
+}
+
+/// Fault 6.
+#[test]
+#[ignore = "fault 6: candidates are looked for among the first messages only"]
+fn the_list_of_a_branch_is_known_under_any_name() {
+    let home = home();
+    let begin = exchanges("shared", 6, 3);
+    turn(&home.engine, "one", &begin);
+    let branch = with(&begin, &[user("another way"), assistant("as you like")]);
+    turn(&home.engine, "two", &branch);
+    turn(&home.engine, "one", &with(&begin, &[user("this way")]));
+    turn(&home.engine, "three", &[user("hello")]);
+    let turned = turn(&home.engine, "three", &branch);
+    assert_eq!((turned.key.name.as_str(), turned.new), ("two", 0));
+    assert_eq!(read(&home.engine, "three"), [user("hello")]);
+}
+
+/// Fault 7.
+#[test]
+#[ignore = "fault 7: a fold of a branch leads to the line it branched off"]
+fn a_session_that_rolls_over_twice_keeps_everything() {
+    let home = home();
+    let mut said = exchanges("first", 6, 40);
+    said.push(user("go on"));
+    turn(&home.engine, "one", &said);
+    let mut shown = folded(&home.engine, "one", &said, 500);
+    for (name, threshold) in [("two", 500), ("three", 500), ("four", 500)] {
+        let more = with(&exchanges(name, 4, 40), &[user(&format!("on with {name}"))]);
+        said.extend(more.clone());
+        shown.extend(more);
+        turn(&home.engine, name, &shown);
+        assert_eq!(read(&home.engine, name), said, "{name}");
+        shown = folded(&home.engine, name, &shown, threshold);
+        assert_eq!(behind(&home.engine, &shown), said, "{name}");
+    }
+}
+
+/// Fault 8.
+#[test]
+#[ignore = "fault 8: a list with a fold of a line that was left is taken for one of the present line"]
+fn a_folded_list_of_a_line_that_was_left_leads_back_to_it() {
+    let home = home();
+    let mut said = exchanges("first", 6, 40);
+    said.push(user("go on"));
+    let shown = folded(&home.engine, "s", &said, 500);
+    turn(&home.engine, "s", &shown);
+    // The person goes back further than the fold reaches, and comes back.
+    turn(&home.engine, "s", &with(&said[..3], &[user("another way")]));
+    turn(&home.engine, "s", &with(&shown, &[user("as before")]));
+    assert_eq!(read(&home.engine, "s"), with(&said, &[user("as before")]));
+}
+
+/// Fault 9.
+#[test]
+#[ignore = "fault 9: beside a fold, a new form under a new name is a new message at the end"]
+fn a_result_cleared_while_the_session_rolls_over_is_no_new_message() {
+    let home = home();
+    let mut said = exchanges("old", 6, 40);
+    said.extend([user("look"), call("c1", "a.rs"), result("c1", "all of a.rs")]);
+    let mut shown = folded(&home.engine, "one", &said, 500);
+    let at = shown.iter().position(|message| message.contains("tool_call_id")).unwrap();
+    shown[at] = result("c1", "[cleared]");
+    shown.push(assistant("gladly"));
+    turn(&home.engine, "two", &shown);
+    let mut two = read(&home.engine, "two");
+    // Which of its forms is the first one of the new session may be disputed, where it stands may not.
+    let cleared = two.iter().position(|message| message.contains("c1") && message.contains("tool_call_id"));
+    assert_eq!(cleared, Some(14), "{two:#?}");
+    two[14].clone_from(&said[14]);
+    assert_eq!(two, with(&said, &[assistant("gladly")]));
+}
+
+/// Fault 9, as it comes about without any doing of the host's: halves of pairs are replaced on the way out.
+#[test]
+#[ignore = "fault 9: what was made sendable is a new message under a new name"]
+fn half_a_pair_survives_when_the_session_rolls_over() {
+    let home = home();
+    let mut said = exchanges("old", 6, 40);
+    said.extend([r#"{"role":"user","content":"half \ud800 of it"}"#.to_owned(), assistant("which half?")]);
+    let mut shown = folded(&home.engine, "one", &said, 400);
+    shown.push(user("go on"));
+    turn(&home.engine, "two", &shown);
+    assert_eq!(read(&home.engine, "two").len(), said.len() + 1);
+}
+
+/// Fault 10.
+#[test]
+#[ignore = "fault 10: a fold that does not begin the session proves nothing by itself"]
+fn a_fold_alone_proves_whose_list_it_is() {
+    let home = home();
+    let mut said = vec![user("Please begin")];
+    said.extend(exchanges("old", 6, 40));
+    said.push(user("go on"));
+    let options = CompressOptions { protect_first: 1, ..options(500) };
+    let (_, shown) = try_compress(&home.engine, "s", &said, options, None).unwrap();
+    let fold = shown.iter().find(|message| message.contains("[lcm:fold ")).unwrap().clone();
+    turn(&home.engine, "s", &shown);
+    let answer = assistant("something else");
+    turn(&home.engine, "s", &[fold, answer.clone()]);
+    let read = read(&home.engine, "s");
+    assert!(!read.iter().any(|message| message.contains("[lcm:")), "{read:#?}");
+    assert_eq!((read[0].as_str(), read.last()), (said[0].as_str(), Some(&answer)));
+}
+
+/// Fault 11.
+#[test]
+#[ignore = "fault 11: the room around folds is counted though the list that came out was counted, too"]
+fn a_list_that_fits_is_given() {
+    let home = home();
+    let mut list = exchanges("old", 4, 30);
+    list.extend([
+        user("and now?"),
+        assistant("I look."),
+        result("nobody", &long("lost", 40)),
+        assistant("I have looked."),
+    ]);
+    for threshold in 250..400 {
+        let (done, _) = try_compress(&home.engine, "s", &list, options(threshold), None).unwrap();
+        if let Some(reason) = done.reason {
+            let leaves: u64 = reason.rsplit(' ').next().unwrap().parse().unwrap();
+            assert!(leaves > threshold, "{threshold}: {reason}");
+        }
+    }
+}
+
+/// Fault 16.
+#[test]
+#[ignore = "fault 16: children of a fold are looked for anywhere, not on the line"]
+fn a_fold_of_what_was_said_in_two_sessions_is_known_in_both() {
+    let home = home();
+    let begin = [user("hello"), assistant(&long("Hello! What can I do", 60)), user("paint the pier")];
+    let (one, two) = (with(&begin, &[assistant("one")]), with(&begin, &[assistant("two")]));
+    turn(&home.engine, "one", &one);
+    turn(&home.engine, "two", &two);
+    for (name, said) in [("one", one), ("two", two)] {
+        let said = with(&said, &[user("go on")]);
+        let shown = folded(&home.engine, name, &said, 80);
+        assert_eq!(behind(&home.engine, &shown), said, "{name}");
+        turn(&home.engine, name, &with(&shown, &[assistant("gladly")]));
+        assert_eq!(read(&home.engine, name), with(&said, &[assistant("gladly")]), "{name}");
+    }
+}
