@@ -9,7 +9,7 @@ use crate::world::World;
 const USUAL_SECONDS: u64 = 4;
 const USUAL_FROM: u64 = 1;
 /// Steps that are shown when one fails.
-const SHOWN_MAX: usize = 60;
+const SHOWN_MAX: usize = 400;
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())

@@ -471,11 +471,13 @@ impl World {
         self.answer(at);
     }
 
-    /// Whether a list has nothing but folds of what does not begin its session.
+    /// Whether a list ends with a fold that has a gap before it: what stands there is not shown.
     fn is_fold_alone(&self, at: usize, list: &[Element]) -> bool {
         let conversation = self.model.find(&self.hosts[at].key).unwrap();
-        let first = self.model.conversations[conversation].line[0];
-        !list.iter().any(|element| matches!(element, Element::Said { .. }) || element.of().first() == Some(&first))
+        let line = &self.model.conversations[conversation].line;
+        let whole: Vec<Id> = list.iter().flat_map(Element::of).copied().collect();
+        let last = list.iter().rfind(|element| !element.of().is_empty());
+        matches!(last, Some(Element::Made { .. })) && !line.starts_with(&whole)
     }
 
     /// Says something that was never said.
@@ -496,10 +498,14 @@ impl World {
         let from = if self.random.percent(50) { 0 } else { self.random.below(len - 2) };
         let count = 1 + self.random.below(len - 2 - from);
         let is_alone = |element: &Element| matches!(element, Element::Made { of, .. } if of.is_empty());
+        let mut list = self.hosts[at].list.clone();
+        list.drain(from..from + count);
+        let list: Vec<Element> = list.into_iter().skip_while(is_alone).collect();
+        if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &list) {
+            return;
+        }
         let host = &mut self.hosts[at];
-        host.list.drain(from..from + count);
-        host.list = host.list.iter().skip_while(|element| is_alone(element)).cloned().collect();
-        host.pending = None;
+        (host.list, host.pending) = (list, None);
         self.tell(format!("host {at} drops {count} messages from {from} on"));
         if self.random.percent(70) {
             self.answer(at);
@@ -571,8 +577,13 @@ impl World {
         let is_on_line = saved.list.iter().flat_map(Element::of).all(|id| line.contains(id));
         let whole: Vec<Id> = saved.list.iter().flat_map(Element::of).copied().collect();
         let uses_again = |element: &Element| element.text().contains("\"call_0\"");
+        let is_rewritten = |element: &Element| match element {
+            Element::Said { id, text } => !self.model.said(*id).first.contains(text),
+            Element::Made { .. } => false,
+        };
         // What was cut and then left cannot be told from something else.
         let can_be_told = saved.line.starts_with(&whole)
+            && (faults::REWRITTEN_LISTS_LEAD_BACK_TO_THEIR_LINE || !saved.list.iter().any(is_rewritten))
             && (faults::IDS_USED_AGAIN_PROVE_NOTHING || !saved.list.iter().any(uses_again))
             && (faults::FOLDS_LEAD_BACK_TO_THEIR_LINE
                 || !saved.list.iter().any(|element| matches!(element, Element::Made { .. })));
@@ -667,7 +678,8 @@ impl World {
         }
         // Otherwise the list is copied: then each message of it stands in two places.
         let whole: Vec<Id> = list.iter().flat_map(Element::of).copied().collect();
-        if !faults::WHAT_STANDS_TWICE_IS_KNOWN_FOLDED && !has_fold && !(base.starts_with(&whole) && whole.len() >= 8) {
+        let is_shared = has_fold || (base.starts_with(&whole) && whole.len() >= 8);
+        if !faults::WHAT_STANDS_TWICE_IS_KNOWN_FOLDED && !is_shared {
             return;
         }
         let key = SessionKey { name: format!("s{number}-{}", self.steps), ..parent.key.clone() };
