@@ -1,4 +1,5 @@
-//! What the simulator has found, each made as small as it gets. The number is that of `tests/simulate/faults.rs`.
+//! What the simulator has found, each made as small as it gets, and left out until it is mended. The numbers are those
+//! of `tests/simulate/faults.rs`; one that is not there is of something that the simulator does not do.
 
 use lcm_engine::compress::CompressOptions;
 

@@ -263,6 +263,7 @@ impl World {
         match self.random.below(10) {
             0 | 1 => self.tell("  which it does not take".to_owned()),
             _ if !faults::STEPS_IN_FRONT_OF_A_REQUEST && has_steps_in_front(&out) => {}
+            _ if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &out) => {}
             2 => self.hosts[at].pending = Some((host.list, out)),
             _ => {
                 self.tell(format!("  which it takes: {} messages", out.len()));
@@ -347,6 +348,9 @@ impl World {
         let mut must: Vec<Id> = host.list.iter().flat_map(Element::of).copied().collect();
         assert!(must.iter().all(|id| place(id).is_some()), "a message of the list is not on the line");
         must.sort_by_key(place);
+        if !faults::EQUAL_MESSAGES_COME_BACK {
+            must.retain(|id| !self.model.said(*id).shape.is_common);
+        }
         let speeches: Vec<Speech> = host.list.iter().map(|element| speech_of(element.text())).collect();
         let is_valid = valid::check(&speeches, Rules::default()).is_ok();
         let has_order = !host.is_reordered && (faults::BROKEN_STEPS_KEEP_THEIR_ORDER || is_valid);
@@ -426,7 +430,8 @@ impl World {
             if is_before_a_line && !faults::WHAT_STANDS_BEFORE_A_LINE_OF_OURS_IS_KNOWN_REWRITTEN {
                 continue;
             }
-            let uses_again = self.hosts[at].list[nth].text().contains("\"call_");
+            let text = self.hosts[at].list[nth].text();
+            let uses_again = text.contains("\"call_") || text.contains("nobody");
             if uses_again && !is_complete && !faults::IDS_USED_AGAIN_PROVE_NOTHING {
                 continue;
             }
@@ -476,7 +481,9 @@ impl World {
         let conversation = self.model.find(&self.hosts[at].key).unwrap();
         let line = &self.model.conversations[conversation].line;
         let whole: Vec<Id> = list.iter().flat_map(Element::of).copied().collect();
-        let last = list.iter().rfind(|element| !element.of().is_empty());
+        // What was said again and again proves nothing.
+        let is_common = |id: &Id| self.model.said(*id).shape.is_common;
+        let last = list.iter().rfind(|element| !element.of().iter().all(is_common));
         matches!(last, Some(Element::Made { .. })) && !line.starts_with(&whole)
     }
 
@@ -587,7 +594,10 @@ impl World {
             && (faults::IDS_USED_AGAIN_PROVE_NOTHING || !saved.list.iter().any(uses_again))
             && (faults::FOLDS_LEAD_BACK_TO_THEIR_LINE
                 || !saved.list.iter().any(|element| matches!(element, Element::Made { .. })));
-        if !is_on_line && !can_be_told {
+        // Nor can a line that shares more with the present one than a beginning, as something came between.
+        let shared = line.iter().zip(&saved.line).take_while(|(one, other)| one == other).count();
+        let has_parted = !saved.line[shared..].iter().any(|id| line.contains(id));
+        if !is_on_line && !(can_be_told && has_parted) {
             return;
         }
         let base = (!is_on_line).then_some(saved.line);
