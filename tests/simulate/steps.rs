@@ -597,7 +597,8 @@ impl World {
         // Nor can a line that shares more with the present one than a beginning, as something came between.
         let shared = line.iter().zip(&saved.line).take_while(|(one, other)| one == other).count();
         let has_parted = !saved.line[shared..].iter().any(|id| line.contains(id));
-        if !is_on_line && !(can_be_told && has_parted) {
+        let leads_back = can_be_told && has_parted;
+        if !is_on_line && !leads_back {
             return;
         }
         let base = (!is_on_line).then_some(saved.line);
