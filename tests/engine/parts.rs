@@ -4,7 +4,7 @@ use crate::session::{
     assert_whole, behind, call, exchanges, home, long, options, read, result, try_compress, turn, user, with,
 };
 
-fn is_part(message: &String) -> bool {
+fn is_part(message: &str) -> bool {
     message.contains("[lcm:part ")
 }
 

@@ -39,3 +39,10 @@ pub(crate) const A_FOLD_ALONE_IS_PROOF: bool = false;
 /// Fault 16: a fold of messages that stand in another session of the same owner, too, is not known again: its text is
 /// kept as if somebody had said it.
 pub(crate) const WHAT_STANDS_TWICE_IS_KNOWN_FOLDED: bool = false;
+
+/// Fault 17: a list of a line that the session has left, with a message in a later form, does not lead back to that
+/// line: from that message on all is kept again, in the form in which it is shown.
+pub(crate) const REWRITTEN_LISTS_LEAD_BACK_TO_THEIR_LINE: bool = false;
+
+/// Fault 18: what was said again and again is sometimes left out when a fold is expanded (seeds 650 and 696).
+pub(crate) const EQUAL_MESSAGES_COME_BACK: bool = false;

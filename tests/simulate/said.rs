@@ -51,7 +51,8 @@ impl Shape {
         let is_plain = self.content.len() >= 12 && !self.content.contains('\\');
         match random.below(3) {
             0 if self.has_ids => Some(self.with("[Old tool result content cleared]")),
-            1 if is_plain => Some(self.with(&self.content[..self.content.len() - 3])),
+            // The word stays: without it the text would be the beginning of others, too.
+            1 if is_plain && self.content.len() >= 32 => Some(self.with(&self.content[..self.content.len() - 3])),
             _ if is_plain => Some(self.with(&format!("{} (noted)", self.content))),
             _ => None,
         }

@@ -9,13 +9,13 @@ use crate::world::World;
 const USUAL_SECONDS: u64 = 4;
 const USUAL_FROM: u64 = 1;
 /// Steps that are shown when one fails.
-const SHOWN_MAX: usize = 60;
+const SHOWN_MAX: usize = 400;
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// A simulation from its seed. Short ones come first, so that what fails is short.
+/// A simulation from its seed, of any length: what fails in a short one is read first.
 fn simulate(seed: u64) {
     let mut world = World::new(seed);
     let steps = 10 + world.random.below(90);

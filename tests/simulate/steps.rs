@@ -263,6 +263,7 @@ impl World {
         match self.random.below(10) {
             0 | 1 => self.tell("  which it does not take".to_owned()),
             _ if !faults::STEPS_IN_FRONT_OF_A_REQUEST && has_steps_in_front(&out) => {}
+            _ if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &out) => {}
             2 => self.hosts[at].pending = Some((host.list, out)),
             _ => {
                 self.tell(format!("  which it takes: {} messages", out.len()));
@@ -347,6 +348,9 @@ impl World {
         let mut must: Vec<Id> = host.list.iter().flat_map(Element::of).copied().collect();
         assert!(must.iter().all(|id| place(id).is_some()), "a message of the list is not on the line");
         must.sort_by_key(place);
+        if !faults::EQUAL_MESSAGES_COME_BACK {
+            must.retain(|id| !self.model.said(*id).shape.is_common);
+        }
         let speeches: Vec<Speech> = host.list.iter().map(|element| speech_of(element.text())).collect();
         let is_valid = valid::check(&speeches, Rules::default()).is_ok();
         let has_order = !host.is_reordered && (faults::BROKEN_STEPS_KEEP_THEIR_ORDER || is_valid);
@@ -426,7 +430,8 @@ impl World {
             if is_before_a_line && !faults::WHAT_STANDS_BEFORE_A_LINE_OF_OURS_IS_KNOWN_REWRITTEN {
                 continue;
             }
-            let uses_again = self.hosts[at].list[nth].text().contains("\"call_");
+            let text = self.hosts[at].list[nth].text();
+            let uses_again = text.contains("\"call_") || text.contains("nobody");
             if uses_again && !is_complete && !faults::IDS_USED_AGAIN_PROVE_NOTHING {
                 continue;
             }
@@ -471,11 +476,15 @@ impl World {
         self.answer(at);
     }
 
-    /// Whether a list has nothing but folds of what does not begin its session.
+    /// Whether a list ends with a fold that has a gap before it: what stands there is not shown.
     fn is_fold_alone(&self, at: usize, list: &[Element]) -> bool {
         let conversation = self.model.find(&self.hosts[at].key).unwrap();
-        let first = self.model.conversations[conversation].line[0];
-        !list.iter().any(|element| matches!(element, Element::Said { .. }) || element.of().first() == Some(&first))
+        let line = &self.model.conversations[conversation].line;
+        let whole: Vec<Id> = list.iter().flat_map(Element::of).copied().collect();
+        // What was said again and again proves nothing.
+        let is_common = |id: &Id| self.model.said(*id).shape.is_common;
+        let last = list.iter().rfind(|element| !element.of().iter().all(is_common));
+        matches!(last, Some(Element::Made { .. })) && !line.starts_with(&whole)
     }
 
     /// Says something that was never said.
@@ -496,10 +505,14 @@ impl World {
         let from = if self.random.percent(50) { 0 } else { self.random.below(len - 2) };
         let count = 1 + self.random.below(len - 2 - from);
         let is_alone = |element: &Element| matches!(element, Element::Made { of, .. } if of.is_empty());
+        let mut list = self.hosts[at].list.clone();
+        list.drain(from..from + count);
+        let list: Vec<Element> = list.into_iter().skip_while(is_alone).collect();
+        if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &list) {
+            return;
+        }
         let host = &mut self.hosts[at];
-        host.list.drain(from..from + count);
-        host.list = host.list.iter().skip_while(|element| is_alone(element)).cloned().collect();
-        host.pending = None;
+        (host.list, host.pending) = (list, None);
         self.tell(format!("host {at} drops {count} messages from {from} on"));
         if self.random.percent(70) {
             self.answer(at);
@@ -571,12 +584,21 @@ impl World {
         let is_on_line = saved.list.iter().flat_map(Element::of).all(|id| line.contains(id));
         let whole: Vec<Id> = saved.list.iter().flat_map(Element::of).copied().collect();
         let uses_again = |element: &Element| element.text().contains("\"call_0\"");
+        let is_rewritten = |element: &Element| match element {
+            Element::Said { id, text } => !self.model.said(*id).first.contains(text),
+            Element::Made { .. } => false,
+        };
         // What was cut and then left cannot be told from something else.
         let can_be_told = saved.line.starts_with(&whole)
+            && (faults::REWRITTEN_LISTS_LEAD_BACK_TO_THEIR_LINE || !saved.list.iter().any(is_rewritten))
             && (faults::IDS_USED_AGAIN_PROVE_NOTHING || !saved.list.iter().any(uses_again))
             && (faults::FOLDS_LEAD_BACK_TO_THEIR_LINE
                 || !saved.list.iter().any(|element| matches!(element, Element::Made { .. })));
-        if !is_on_line && !can_be_told {
+        // Nor can a line that shares more with the present one than a beginning, as something came between.
+        let shared = line.iter().zip(&saved.line).take_while(|(one, other)| one == other).count();
+        let has_parted = !saved.line[shared..].iter().any(|id| line.contains(id));
+        let leads_back = can_be_told && has_parted;
+        if !is_on_line && !leads_back {
             return;
         }
         let base = (!is_on_line).then_some(saved.line);
@@ -667,7 +689,8 @@ impl World {
         }
         // Otherwise the list is copied: then each message of it stands in two places.
         let whole: Vec<Id> = list.iter().flat_map(Element::of).copied().collect();
-        if !faults::WHAT_STANDS_TWICE_IS_KNOWN_FOLDED && !has_fold && !(base.starts_with(&whole) && whole.len() >= 8) {
+        let is_shared = has_fold || (base.starts_with(&whole) && whole.len() >= 8);
+        if !faults::WHAT_STANDS_TWICE_IS_KNOWN_FOLDED && !is_shared {
             return;
         }
         let key = SessionKey { name: format!("s{number}-{}", self.steps), ..parent.key.clone() };
