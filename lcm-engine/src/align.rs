@@ -55,11 +55,26 @@ pub(crate) struct Stood {
 /// An element of the list.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
-    /// Of the message, also where only a part of it is shown.
     pub(crate) id: NodeId,
+    /// The message of which it shows a part.
+    pub(crate) whole: Option<NodeId>,
     pub(crate) signs: Signs,
-    /// The places of each fold that it shows, rising, when it is ours; none where it only stands beside folds.
+    /// The places that it stands for, rising, when it shows folds; none where it is ours and its place tells nothing.
     pub(crate) folds: Option<Vec<Range<usize>>>,
+    /// Places that it stands for and that come later: steps of the request which it stands in front of.
+    pub(crate) later: Vec<Range<usize>>,
+}
+
+impl Shown {
+    /// What it may stand at a place as.
+    fn ids(&self) -> impl Iterator<Item = &NodeId> {
+        std::iter::once(&self.id).chain(&self.whole)
+    }
+
+    /// Whether it is ours wherever it stands. A fold is ours where it stands for what belongs there.
+    fn is_ours(&self) -> bool {
+        self.folds.as_ref().is_some_and(Vec::is_empty)
+    }
 }
 
 /// What became of an element.
@@ -102,6 +117,9 @@ pub(crate) struct Alignment {
     pub(crate) verdict: Verdict,
 }
 
+/// How far away a message without ids is looked for when it was moved and rewritten: places.
+const NEAR: usize = 32;
+
 /// Candidate pairs that are looked at; beyond them those of messages that occur most often are left out. A list of
 /// 2,000 messages that are all equal has as many.
 const PAIRS_MAX: usize = 1 << 21;
@@ -110,21 +128,28 @@ const PAIRS_MAX: usize = 1 << 21;
 /// place: cut, cleared or annotated.
 pub(crate) fn align(line: &[Stood], list: &[Shown], is_form: impl Fn(usize, usize) -> bool) -> Alignment {
     let mut fates = vec![Fate::New; list.len()];
-    let (walked, reached) = walk(line, list, &mut fates);
+    let mut steps = vec![false; line.len()];
+    for later in list.iter().flat_map(|shown| &shown.later) {
+        if let Some(places) = steps.get_mut(later.clone()) {
+            places.fill(true);
+        }
+    }
+    let (walked, reached) = walk(line, list, &steps, &mut fates);
     if walked == list.len() || reached == line.len() {
         return Alignment { fates, verdict: Verdict::Grows };
     }
     let anchors = anchors(line, list, walked, reached);
     let has_something = walked > 0 || !anchors.is_empty();
-    let taken = vec![false; line.len()];
+    let taken = steps.clone();
     let mut gaps = Gaps { line, list, is_form: &is_form, taken, fates, by_form: OnceCell::new() };
     for at in 0..walked {
         gaps.take(at);
     }
     for anchor in &anchors {
         gaps.fates[anchor.element] = anchor.fate;
-        for place in anchor.places.clone() {
-            gaps.taken[place] = true;
+        let runs = list[anchor.element].folds.as_deref().filter(|_| anchor.fate == Fate::Ours);
+        for run in runs.unwrap_or(std::slice::from_ref(&anchor.places)) {
+            gaps.taken[run.clone()].fill(true);
         }
     }
     let (mut element, mut place) = (walked, reached);
@@ -132,7 +157,7 @@ pub(crate) fn align(line: &[Stood], list: &[Shown], is_form: impl Fn(usize, usiz
         gaps.between(element..anchor.element, place..anchor.places.start.max(place));
         (element, place) = (anchor.element + 1, anchor.places.end.max(place));
     }
-    let last = gaps.behind(element..list.len(), place);
+    let last = behind_steps(&steps, gaps.behind(element..list.len(), place));
     let goes_on = gaps.fates.last() == Some(&Fate::New);
     // What was moved is still shown, so it was not left.
     let is_left = last < line.len() && gaps.taken[last..].iter().all(|taken| !taken);
@@ -153,26 +178,32 @@ pub(crate) fn align(line: &[Stood], list: &[Shown], is_form: impl Fn(usize, usiz
     Alignment { fates, verdict }
 }
 
-/// Walks from the beginning; gives how many elements and places were passed.
-fn walk(line: &[Stood], list: &[Shown], fates: &mut [Fate]) -> (usize, usize) {
+/// The first place from one on that is no step which stands elsewhere.
+fn behind_steps(steps: &[bool], place: usize) -> usize {
+    steps.iter().skip(place).position(|is_step| !is_step).map_or(steps.len().max(place), |more| place + more)
+}
+
+/// Walks from the beginning, past steps that stand elsewhere; gives how many elements and places were passed.
+fn walk(line: &[Stood], list: &[Shown], steps: &[bool], fates: &mut [Fate]) -> (usize, usize) {
     let mut place = 0;
     for (element, shown) in list.iter().enumerate() {
         fates[element] = match &shown.folds {
-            Some(runs) => {
-                // Folds of what comes later stand elsewhere than what they are of; they are passed over.
-                for run in runs {
-                    if run.start <= place {
-                        place = place.max(run.end);
-                    }
+            Some(runs) => match (runs.first(), runs.last()) {
+                (Some(first), Some(last)) if first.start <= place && place < last.end && last.end <= line.len() => {
+                    place = last.end;
+                    Fate::Ours
                 }
-                Fate::Ours
-            }
-            None if line.get(place).is_some_and(|stood| stood.forms.contains(&shown.id)) => {
+                (None, None) => Fate::Ours,
+                // A fold of what stands elsewhere.
+                _ => return (element, place),
+            },
+            None if line.get(place).is_some_and(|stood| shown.ids().any(|id| stood.forms.contains(id))) => {
                 place += 1;
                 Fate::Known(place - 1)
             }
             None => return (element, place),
         };
+        place = behind_steps(steps, place);
     }
     (list.len(), place)
 }
@@ -189,21 +220,19 @@ fn anchors(line: &[Stood], list: &[Shown], walked: usize, reached: usize) -> Vec
     let places = by_form(line, reached);
     let each_max = (PAIRS_MAX / list.len().max(1)).max(1);
     let candidates = |shown: &Shown| -> Vec<(Range<usize>, Fate)> {
-        match &shown.folds {
-            Some(runs) => {
-                let covered = runs.iter().filter(|run| run.end > reached && run.end <= line.len());
-                let (Some(start), Some(end)) =
-                    (covered.clone().map(|run| run.start.max(reached)).min(), covered.map(|run| run.end).max())
-                else {
-                    return vec![(reached..reached, Fate::Ours)];
-                };
-                vec![(start..end, Fate::Ours)]
-            }
-            None => {
-                let all = places.get(&shown.id).map_or(&[][..], Vec::as_slice);
-                all[all.len().saturating_sub(each_max)..].iter().map(|&at| (at..at + 1, Fate::Known(at))).collect()
-            }
+        let mut all = Vec::new();
+        if let Some([first, .., last] | [first @ last]) = shown.folds.as_deref()
+            && last.end > reached
+            && last.end <= line.len()
+        {
+            all.push((first.start.max(reached)..last.end, Fate::Ours));
         }
+        for id in shown.ids() {
+            let places = places.get(id).map_or(&[][..], Vec::as_slice);
+            let latest = &places[places.len().saturating_sub(each_max)..];
+            all.extend(latest.iter().map(|&at| (at..at + 1, Fate::Known(at))));
+        }
+        all
     };
     // From the end: the heaviest chain of what follows, among those that begin at a place or behind it.
     let mut heaviest = Heaviest::new(line.len());
@@ -251,7 +280,8 @@ struct Link {
     follows: Option<usize>,
 }
 
-/// The heaviest link that begins at a place or behind it; of equal ones the one that begins last.
+/// The heaviest link that begins at a place or behind it; of equal ones the one that begins last, and of those the one
+/// of the earliest element.
 struct Heaviest {
     /// A Fenwick tree over the places, counted from the end: weight, place, link.
     best: Vec<Option<(usize, usize, usize)>>,
@@ -271,7 +301,7 @@ impl Heaviest {
     fn put(&mut self, place: usize, link: usize, weight: usize) {
         let mut at = self.index(place);
         while at < self.best.len() {
-            let better = self.best[at].is_none_or(|(known, start, _)| (weight, place) > (known, start));
+            let better = self.best[at].is_none_or(|(known, start, _)| (weight, place) >= (known, start));
             if better {
                 self.best[at] = Some((weight, place, link));
             }
@@ -318,9 +348,10 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
         self.taken[place] = true;
     }
 
-    /// Pairs elements with places by the ids of calls, and by reading like a form; gives the pairs, in order.
-    fn pairs(&mut self, elements: Range<usize>, places: Range<usize>) -> Vec<(usize, usize)> {
-        let mut pairs = Vec::new();
+    /// Pairs elements with places by the ids of calls, and by reading like a form; gives the pairs, in order. Behind all
+    /// that is known an id alone proves nothing: many hosts count theirs from the beginning again.
+    fn pairs(&mut self, elements: Range<usize>, places: Range<usize>, is_open: bool) -> Vec<(usize, usize)> {
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
         let mut from = places.start;
         for element in elements {
             let shown = &self.list[element];
@@ -329,13 +360,16 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
             }
             let is_it = |place: &usize| {
                 let stood = &self.line[*place];
-                !self.taken[*place]
-                    && stood.signs.role == shown.signs.role
-                    && match (stood.signs.ids, shown.signs.ids) {
-                        (Some(one), Some(other)) => one == other,
-                        (None, None) => (self.is_form)(element, *place),
-                        _ => false,
-                    }
+                if self.taken[*place] || stood.signs.role != shown.signs.role || stood.signs.ids != shown.signs.ids {
+                    return false;
+                }
+                match (shown.signs.ids, shown.signs.role) {
+                    (Some(_), _) if !is_open => true,
+                    (None, _) | (Some(_), Role::Assistant) => (self.is_form)(element, *place),
+                    (Some(_), _) => self
+                        .call_of(*place)
+                        .is_some_and(|call| self.taken[call] || pairs.iter().any(|(_, paired)| *paired == call)),
+                }
             };
             if let Some(place) = (from..places.end).find(is_it) {
                 pairs.push((element, place));
@@ -348,9 +382,34 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
         pairs
     }
 
+    /// The place of the message whose calls a result at a place answers.
+    fn call_of(&self, place: usize) -> Option<usize> {
+        let is_call = |signs: &Signs| signs.role == Role::Assistant && signs.ids.is_some();
+        self.line[..place].iter().rposition(|stood| is_call(&stood.signs))
+    }
+
+    /// A place for which nothing stands and of which an element that stands elsewhere is a form: by the id of its call,
+    /// or near by because it reads like it.
+    fn moved(&self, element: usize, near: &Range<usize>) -> Option<usize> {
+        let signs = &self.list[element].signs;
+        let is_it = |place: &usize| !self.taken[*place] && self.line[*place].signs == *signs;
+        let is_same = |place: &usize| match (signs.ids, signs.role) {
+            (Some(_), role) if role != Role::Assistant => {
+                let is_only = || self.line.iter().filter(|stood| stood.signs == *signs).count() == 1;
+                self.call_of(*place).is_some_and(|call| self.taken[call]) || is_only()
+            }
+            _ => (self.is_form)(element, *place),
+        };
+        let places = match signs.ids {
+            Some(_) => 0..self.line.len(),
+            None => near.start.saturating_sub(NEAR)..near.end.saturating_add(NEAR).min(self.line.len()),
+        };
+        places.into_iter().find(|place| is_it(place) && is_same(place))
+    }
+
     /// Tells what lies between two anchors.
     fn between(&mut self, elements: Range<usize>, places: Range<usize>) {
-        let pairs = self.pairs(elements.clone(), places.clone());
+        let pairs = self.pairs(elements.clone(), places.clone(), false);
         let (mut element, mut place) = (elements.start, places.start);
         for (paired, stood) in pairs.into_iter().chain([(elements.end, places.end)]) {
             self.run(element..paired, place..stood);
@@ -360,8 +419,7 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
 
     /// Elements between two that are known, and the places between those.
     fn run(&mut self, elements: Range<usize>, places: Range<usize>) {
-        let (ours, unknown): (Vec<usize>, Vec<usize>) =
-            elements.partition(|element| self.list[*element].folds.is_some());
+        let (ours, unknown): (Vec<usize>, Vec<usize>) = elements.partition(|element| self.list[*element].is_ours());
         for element in ours {
             self.fates[element] = Fate::Ours;
         }
@@ -372,30 +430,32 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
                 shown.role == stood.role && shown.ids.is_none() && stood.ids.is_none()
             });
         for (nth, &element) in unknown.iter().enumerate() {
-            let stood = self.by_form.get_or_init(|| by_form(self.line, 0)).get(&self.list[element].id);
-            let moved = stood.and_then(|places| places.iter().copied().find(|place| !self.taken[*place]));
-            match moved {
-                // It stood elsewhere, and nothing stands for it there: it was moved, not said again.
-                Some(place) => {
-                    self.fates[element] = Fate::Known(place);
-                    self.taken[place] = true;
-                }
-                None if same_roles && !self.taken[free[nth]] => self.pair(element, free[nth]),
-                None => self.fates[element] = Fate::Late(places.start.checked_sub(1)),
+            let by_form = self.by_form.get_or_init(|| by_form(self.line, 0));
+            let stood = self.list[element].ids().filter_map(|id| by_form.get(id)).flatten();
+            // It stood elsewhere, and nothing stands for it there: it was moved, not said again.
+            if let Some(place) = stood.copied().find(|place| !self.taken[*place]) {
+                self.fates[element] = Fate::Known(place);
+                self.taken[place] = true;
+            } else if let Some(place) = self.moved(element, &places) {
+                self.pair(element, place);
+            } else if same_roles && !self.taken[free[nth]] {
+                self.pair(element, free[nth]);
+            } else {
+                self.fates[element] = Fate::Late(places.start.checked_sub(1));
             }
         }
     }
 
     /// Tells what lies behind the last anchor; gives the place behind the last that is known.
     fn behind(&mut self, elements: Range<usize>, place: usize) -> usize {
-        let pairs = self.pairs(elements.clone(), place..self.line.len());
+        let pairs = self.pairs(elements.clone(), place..self.line.len(), true);
         let (mut element, mut reached) = (elements.start, place);
         for (paired, stood) in pairs {
             self.run(element..paired, reached..stood);
             (element, reached) = (paired + 1, stood + 1);
         }
         for element in element..elements.end {
-            if self.list[element].folds.is_some() {
+            if self.list[element].is_ours() {
                 self.fates[element] = Fate::Ours;
             }
         }
@@ -425,7 +485,9 @@ mod tests {
     }
 
     fn list(text: &[u8]) -> Vec<Shown> {
-        text.iter().map(|&n| Shown { id: id(n), signs: signs(n), folds: None }).collect()
+        text.iter()
+            .map(|&n| Shown { id: id(n), whole: None, signs: signs(n), folds: None, later: Vec::new() })
+            .collect()
     }
 
     fn told(line_of: &[u8], list_of: &[u8]) -> (Vec<Fate>, Verdict) {
@@ -468,8 +530,11 @@ mod tests {
         assert_eq!(told(&[1, 2, 3], &[9, 7, 1, 2, 3]).0[..2], [Late(None), Late(None)]);
         // One for one, same speaker: rewritten in place.
         assert_eq!(told(&[1, 2, 3], &[1, 8, 3]).0, [Known(0), Revised(1), Known(2)]);
-        // By the id of the call, also at the end.
-        assert_eq!(told(&[1, 2, 200], &[1, 2, 202]).0, [Known(0), Known(1), Revised(2)]);
+        // By the id of the call; at the end only behind the call itself.
+        assert_eq!(told(&[1, 200, 3], &[1, 202, 3]).0, [Known(0), Revised(1), Known(2)]);
+        assert_eq!(told(&[1, 201, 200], &[1, 201, 202]).0, [Known(0), Known(1), Revised(2)]);
+        assert_eq!(told(&[1, 201, 200], &[1, 203, 202]), (vec![Known(0), New, New], Parts(0)));
+        assert_eq!(told(&[2, 201, 200], &[4, 203, 202]), (vec![New, New, New], Stranger));
         let cut = align(&line(&[1, 2]), &list(&[1, 4]), |element, place| (element, place) == (1, 1));
         assert_eq!(cut.fates, [Known(0), Revised(1)]);
     }
@@ -491,11 +556,67 @@ mod tests {
         // The head is gone, the fold proves what follows.
         let aligned = align(&line(&[1, 2, 3, 4]), &shown[1..], |_, _| false);
         assert_eq!((aligned.fates, aligned.verdict), (vec![Fate::Ours, Known(3), New], Grows));
-        // A fold of steps of the present request stands before that request.
+        // A fold alone: what follows it is left.
+        let aligned = align(&line(&[1, 2, 3, 4]), &shown[1..2], |_, _| false);
+        assert_eq!((aligned.fates, aligned.verdict), (vec![Fate::Ours], Grows));
+        let aligned = align(&line(&[1, 2, 3, 4]), &[shown[1].clone(), shown[3].clone()], |_, _| false);
+        assert_eq!((aligned.fates, aligned.verdict), (vec![Fate::Ours, New], Parts(2)));
+        // What was rewritten in front of a line of ours was rewritten.
+        let mut shown = list(&[9, 100, 2, 3]);
+        shown[1].folds = Some(Vec::new());
+        let aligned = align(&line(&[1, 2, 3]), &shown, |_, _| false);
+        assert_eq!(aligned.fates, [Revised(0), Fate::Ours, Known(1), Known(2)]);
+        // A fold of steps of the present request stands before that request, and its place tells nothing.
         let mut shown = list(&[1, 100, 2, 5, 6]);
-        shown[1].folds = Some(vec![2..4]);
+        shown[1].folds = Some(Vec::new());
         let aligned = align(&line(&[1, 2, 3, 4, 5]), &shown, |_, _| false);
         assert_eq!((aligned.fates, aligned.verdict), (vec![Known(0), Fate::Ours, Known(1), Known(4), New], Grows));
+        // These steps were not left.
+        let mut shown = list(&[1, 100, 2, 6]);
+        (shown[1].folds, shown[1].later) = (Some(Vec::new()), vec![2..4]);
+        let aligned = align(&line(&[1, 2, 3, 4]), &shown, |_, _| false);
+        assert_eq!((aligned.fates, aligned.verdict), (vec![Known(0), Fate::Ours, Known(1), New], Grows));
+        // What came behind them was.
+        let aligned = align(&line(&[1, 2, 3, 4, 5]), &shown, |_, _| false);
+        assert_eq!((aligned.fates, aligned.verdict), (vec![Known(0), Fate::Ours, Known(1), New], Parts(3)));
+    }
+
+    #[test]
+    fn a_fold_where_its_places_do_not_belong_is_what_somebody_said() {
+        let mut shown = list(&[1, 2, 3, 100, 5]);
+        shown[3].folds = Some(vec![0..2]);
+        let aligned = align(&line(&[1, 2, 3]), &shown, |_, _| false);
+        assert_eq!((aligned.fates, aligned.verdict), (vec![Known(0), Known(1), Known(2), New, New], Grows));
+        let aligned = align(&line(&[1, 2, 3, 100]), &shown, |_, _| false);
+        assert_eq!((aligned.fates[3], aligned.verdict), (Known(3), Grows));
+    }
+
+    #[test]
+    fn what_a_fold_is_not_of_is_known_beside_it() {
+        let mut shown = list(&[100, 2, 4]);
+        shown[0].folds = Some(vec![0..1, 2..3]);
+        let aligned = align(&line(&[1, 2, 3, 4]), &shown, |_, _| false);
+        assert_eq!((aligned.fates, aligned.verdict), (vec![Fate::Ours, Known(1), Known(3)], Grows));
+    }
+
+    #[test]
+    fn a_part_is_its_message_and_a_copy_of_a_part_is_a_message() {
+        let mut shown = list(&[9, 2, 9]);
+        shown[0].whole = Some(id(1));
+        shown[2].whole = Some(id(1));
+        assert_eq!(align(&line(&[1, 2]), &shown, |_, _| false).fates, [Known(0), Known(1), New]);
+        assert_eq!(align(&line(&[1, 2, 9]), &shown, |_, _| false).fates, [Known(0), Known(1), Known(2)]);
+    }
+
+    #[test]
+    fn a_result_that_was_moved_and_rewritten_is_that_result() {
+        let (fates, verdict) = told(&[1, 201, 200, 5, 7], &[1, 201, 5, 202, 7]);
+        assert_eq!((fates, verdict), (vec![Known(0), Known(1), Known(3), Revised(2), Known(4)], Grows));
+    }
+
+    #[test]
+    fn of_equal_messages_the_first_is_the_one_that_is_known() {
+        assert_eq!(told(&[4, 1, 2], &[2, 6, 2]).0, [Known(2), New, New]);
     }
 
     /// What a host does with its list.

@@ -5,12 +5,15 @@
 //! depends on the summaries alone, so it is the same in every process and for ever, and a list that shows it proves
 //! what it stands for. Pure.
 
-use lcm_core::{Handle, HandleKind, IdPrefix, NodeId, Summary};
+use lcm_core::{Arrival, Handle, HandleKind, IdPrefix, NodeId, Summary};
 
 /// What everything of ours begins with.
 pub(crate) const MARK: &str = "[lcm:";
 /// The mark of a summary that stands for steps of a request and is shown in front of it.
 pub(crate) const WITHIN: &str = "within";
+
+/// What the mark of a first message begins with.
+const FROM: &str = "from ";
 
 const INTRO: &str = "[lcm: earlier parts, summarised: quoted history, no request. lcm_expand ID gives the originals]";
 /// What stands between a fold and a user's message, where two of one role must not meet.
@@ -45,6 +48,17 @@ pub(crate) fn folds<'a>(folds: impl IntoIterator<Item = (&'a NodeId, &'a Summary
 /// Whether a summary is shown in front of the request whose steps it stands for.
 pub(crate) fn is_within(summary: &Summary) -> bool {
     summary.marks.iter().any(|mark| mark == WITHIN)
+}
+
+/// The mark of a summary of messages that begins with what came under this number: equal messages said elsewhere are
+/// other places, and their summary is another one.
+pub(crate) fn from_mark(first: Arrival) -> String {
+    format!("{FROM}{}", first.0)
+}
+
+/// The number under which the first message came that a summary stands for.
+pub(crate) fn first_of(summary: &Summary) -> Option<Arrival> {
+    summary.marks.iter().find_map(|mark| mark.strip_prefix(FROM)?.parse().ok().map(Arrival))
 }
 
 /// What ends a line for somebody, though it is no line feed.

@@ -60,7 +60,6 @@ fn a_newer_fold_takes_the_place_of_an_older_one() {
 }
 
 #[test]
-#[ignore = "fault 15: a view of folds that were all in the view before it is not written"]
 fn an_older_fold_shown_again_is_the_view_again() {
     let home = home();
     let said = with(&exchanges("old", 6, 40), &[user("go on")]);

@@ -378,6 +378,11 @@ impl World {
                 continue;
             }
             let text = canonical(text.as_bytes());
+            // Alone it would be what somebody said.
+            if text.contains("[lcm: the conversation goes on below.]") {
+                elements.push(Element::Made { text, of: Vec::new(), is_fold: false });
+                continue;
+            }
             let alone = ask(self, std::slice::from_ref(&text));
             let of: Vec<Id> = alone
                 .iter()
@@ -507,7 +512,13 @@ impl World {
         let is_alone = |element: &Element| matches!(element, Element::Made { of, .. } if of.is_empty());
         let mut list = self.hosts[at].list.clone();
         list.drain(from..from + count);
-        let list: Vec<Element> = list.into_iter().skip_while(is_alone).collect();
+        // A line of ours that stands beside no fold is what somebody said, but at the beginning.
+        let is_fold = |at: Option<usize>| {
+            at.and_then(|at| list.get(at)).is_some_and(|element| matches!(element, Element::Made { is_fold: true, .. }))
+        };
+        let is_beside = |at: usize| is_fold(at.checked_sub(1)) || is_fold(Some(at + 1));
+        let keeps = |(at, element): &(usize, &Element)| !is_alone(element) || *at == 0 || is_beside(*at);
+        let list: Vec<Element> = list.iter().enumerate().filter(keeps).map(|(_, element)| element.clone()).collect();
         if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &list) {
             return;
         }

@@ -84,10 +84,7 @@ fn shorten(store: &Store, request: &CompressRequest<'_>, taken: &mut Taken) -> R
         done.reason = Some("the list shows messages in another order than they were said".to_owned());
         return Ok(done);
     };
-    let reached = pass.run(target)?;
-    let (messages, after) = pass.shape()?;
-    // What stands between is known only now.
-    let reached = reached && after <= target;
+    let (messages, after) = pass.run(target)?;
     done.failures = std::mem::take(&mut pass.writer.failures);
     done.model_calls = pass.writer.calls;
     if !pass.has_changed() {
@@ -98,7 +95,7 @@ fn shorten(store: &Store, request: &CompressRequest<'_>, taken: &mut Taken) -> R
         done.reason = Some("what could be folded is not worth a fold".to_owned());
         return Ok(done);
     }
-    if !reached && !request.force {
+    if after > target && !request.force {
         done.reason = Some(format!(
             "it cannot be brought under {target} tokens: the newest request and the newest step alone leave {after}"
         ));

@@ -22,7 +22,7 @@ use crate::find::unreadable;
 use crate::hosts::IncomingMessage;
 use crate::hosts::speech::{Dialect, Speech};
 use crate::hosts::told::Told;
-use crate::service::TurnRequest;
+use crate::service::{OutMessage, TurnRequest};
 use crate::turn::{self, Element, Fold, List, Live, Ours};
 
 /// What stands around folds: the message that holds them, and the line between it and a user's.
@@ -70,7 +70,7 @@ pub(super) struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// Begins a pass; `None` where the places of the list do not rise.
+    /// Begins a pass; `None` where the list shows messages in another order than they were said.
     #[expect(clippy::too_many_arguments, reason = "everything that a pass depends on, each once")]
     pub(super) fn new(
         snapshot: &'a Snapshot,
@@ -82,13 +82,41 @@ impl<'a> Pass<'a> {
         limits: Limits,
         writer: Writer<'a>,
     ) -> Option<Self> {
-        let head = elements.iter().take_while(|element| element.speech.is_system()).count();
+        let head = turn::head_of(elements);
         let entries = entries(elements, head, &list, live)?;
-        Some(Self { snapshot, request, elements, live, list, dialect, limits, entries, head, writer, made: Vec::new() })
+        let mut pass =
+            Self { snapshot, request, elements, live, list, dialect, limits, entries, head, writer, made: Vec::new() };
+        pass.put_in_order();
+        pass.is_rising().then_some(pass)
     }
 
-    /// Folds until the target is reached; whether it is.
-    pub(super) fn run(&mut self, target: u64) -> Result<bool, EngineError> {
+    /// Lets the steps of a request that is not the newest any more stand behind it, as they came.
+    fn put_in_order(&mut self) {
+        let is_request = |entry: &Entry| matches!(&entry.unit.kind, Kind::Said(said) if said.is_request);
+        let newest = self.entries.iter().rfind(|entry| is_request(entry)).map(|entry| entry.unit.places.start);
+        let is_over = |entry: &Entry| entry.is_within() && newest.is_none_or(|newest| entry.unit.places.start < newest);
+        let (over, rest): (Vec<Entry>, Vec<Entry>) = std::mem::take(&mut self.entries).into_iter().partition(is_over);
+        self.entries = rest;
+        for fold in over.iter().filter_map(Entry::fold) {
+            let mut summary = (*fold.summary).clone();
+            summary.marks.retain(|mark| mark != assemble::WITHIN);
+            let fold = self.fold_of(summary, fold.runs.clone());
+            let start = fold.places().start;
+            let before = self.entries.iter().rposition(|entry| !entry.is_within() && entry.unit.places.start < start);
+            self.made.push((fold.id, fold.summary.clone()));
+            self.entries.insert(before.map_or(0, |at| at + 1), Entry::of_fold(fold));
+        }
+    }
+
+    /// Whether places rise, but for steps of the newest request, which stand in front of it.
+    fn is_rising(&self) -> bool {
+        let places = self.entries.iter().filter(|entry| !entry.is_within()).map(|entry| &entry.unit.places);
+        places.clone().zip(places.skip(1)).all(|(one, next)| one.end <= next.start)
+    }
+
+    /// Folds until the target is reached or nothing more can be won; gives the list and what it costs.
+    pub(super) fn run(&mut self, target: u64) -> Result<(Vec<OutMessage>, u64), EngineError> {
+        let mut shaped = self.shape()?;
         for pressure in 0..=PRESSURE_MAX {
             for _ in 0..ROUNDS_MAX {
                 let steps = plan::plan(&self.units(), &self.limits, pressure);
@@ -107,11 +135,13 @@ impl<'a> Pass<'a> {
                     break;
                 }
             }
-            if self.total() <= target {
-                return Ok(true);
+            // Costs of units are estimates; the list is counted.
+            shaped = self.shape()?;
+            if shaped.1 <= target {
+                break;
             }
         }
-        Ok(false)
+        Ok(shaped)
     }
 
     /// Whether anything is shown otherwise than it was given.
@@ -131,7 +161,7 @@ impl<'a> Pass<'a> {
         let scope = turn::owner_scope(&self.live.session.owner);
         let mut new = Vec::new();
         for (id, summary) in &self.made {
-            let first = self.live.fold_by_id(id).and_then(|fold| self.live.line.stands.get(fold.places.start));
+            let first = self.live.fold_by_id(id).and_then(|fold| self.live.line.stands.get(fold.places().start));
             if let Some(first) = first
                 && snapshot.places_of(&scope, id)?.is_empty()
             {
@@ -199,9 +229,8 @@ impl<'a> Pass<'a> {
         let records: Vec<RecordNumber> = stands.iter().map(|stand| stand.record).collect();
         let source_tokens: u64 = stands.iter().map(|stand| u64::from(stand.tokens)).sum();
         let span_ms = span(stands.iter().map(|stand| (stand.seen_ms, stand.seen_ms)));
-        // Equal messages said elsewhere are other places: their summary is another one.
-        let from = format!("from {}", stands.first().map_or(0, |stand| stand.arrival.0));
-        let marks = Some(from).into_iter().chain(is_within.then(|| assemble::WITHIN.to_owned())).collect();
+        let from = stands.first().map(|stand| assemble::from_mark(stand.arrival));
+        let marks = from.into_iter().chain(is_within.then(|| assemble::WITHIN.to_owned())).collect();
         let shown = self.shown(&units);
         let room = if must { source_tokens.max(FOLD_COST) } else { source_tokens.min(shown) };
         let making = Making { children, depth: 1, span_ms, source_tokens, marks };
@@ -219,7 +248,7 @@ impl<'a> Pass<'a> {
                 written.map(|written| making.summary(written)).transpose()?
             }
         };
-        let fold = summary.map(|summary| self.fold_of(summary, places));
+        let fold = summary.map(|summary| self.fold_of(summary, vec![places]));
         Ok(self.replace(units, fold, shown, must))
     }
 
@@ -228,10 +257,8 @@ impl<'a> Pass<'a> {
         let folds: Vec<Fold> = self.entries[units.clone()].iter().filter_map(Entry::fold).cloned().collect();
         let Some(first) = folds.first() else { return Ok(false) };
         let depth = first.summary.depth();
-        let places = folds.iter().fold(first.places.clone(), |places, fold| {
-            places.start.min(fold.places.start)..places.end.max(fold.places.end)
-        });
-        let is_within = folds.iter().all(|fold| assemble::is_within(&fold.summary));
+        let runs: Vec<Range<usize>> = folds.iter().flat_map(|fold| fold.runs.iter().cloned()).collect();
+        let is_within = assemble::is_within(&first.summary);
         let making = Making {
             children: folds.iter().map(|fold| fold.id).collect(),
             depth: depth + 1,
@@ -251,7 +278,7 @@ impl<'a> Pass<'a> {
                 written.map(|written| making.summary(written)).transpose()?
             }
         };
-        let fold = summary.map(|summary| self.fold_of(summary, places));
+        let fold = summary.map(|summary| self.fold_of(summary, runs));
         Ok(self.replace(units, fold, shown, false))
     }
 
@@ -278,9 +305,9 @@ impl<'a> Pass<'a> {
         Ok(best)
     }
 
-    fn fold_of(&mut self, summary: Summary, places: Range<usize>) -> Fold {
+    fn fold_of(&mut self, summary: Summary, runs: Vec<Range<usize>>) -> Fold {
         let id = canon::message_id(&canon::encode_summary(&summary));
-        let fold = Fold { id, summary: Arc::new(summary), places };
+        let fold = Fold { id, summary: Arc::new(summary), runs };
         self.live.add_fold(fold.clone());
         fold
     }
@@ -292,7 +319,7 @@ impl<'a> Pass<'a> {
             for entry in &mut self.entries[units] {
                 match &mut entry.unit.kind {
                     Kind::Said(said) => said.is_pinned = true,
-                    Kind::Fold { depth } => *depth = None,
+                    Kind::Fold { depth, .. } => *depth = None,
                 }
             }
             return false;
@@ -336,8 +363,12 @@ impl<'a> Pass<'a> {
 impl Entry {
     fn of_fold(fold: Fold) -> Self {
         let tokens = u64::from(fold.summary.own_tokens) + FOLD_COST;
-        let kind = Kind::Fold { depth: Some(fold.summary.depth()) };
-        Self { unit: Unit { places: fold.places.clone(), tokens, kind }, piece: Piece::Fold(fold) }
+        let kind = Kind::Fold { depth: Some(fold.summary.depth()), is_within: assemble::is_within(&fold.summary) };
+        Self { unit: Unit { places: fold.places(), tokens, kind }, piece: Piece::Fold(fold) }
+    }
+
+    fn is_within(&self) -> bool {
+        matches!(self.unit.kind, Kind::Fold { is_within: true, .. })
     }
 
     pub(super) fn fold(&self) -> Option<&Fold> {
@@ -348,7 +379,7 @@ impl Entry {
     }
 }
 
-/// Divides a list behind its head into units; `None` where its places do not rise.
+/// Divides a list behind its head into units; `None` where an element has no place.
 fn entries(elements: &[Arc<Element>], head: usize, list: &List, live: &Live) -> Option<Vec<Entry>> {
     let mut entries: Vec<Entry> = Vec::new();
     let is_folds = |at: usize| matches!(list.ours[at], Some(Ours::Folds(_) | Ours::Between));
@@ -387,17 +418,6 @@ fn entries(elements: &[Arc<Element>], head: usize, list: &List, live: &Live) -> 
             entries.push(Entry { unit, piece: Piece::Given(range, Vec::new()) });
         }
         at = end;
-    }
-    // Folds of steps of the newest request stand in front of it; all else rises.
-    let mut reached = 0;
-    for entry in &entries {
-        if entry.fold().is_some_and(|fold| assemble::is_within(&fold.summary)) {
-            continue;
-        }
-        if entry.unit.places.start < reached {
-            return None;
-        }
-        reached = entry.unit.places.end;
     }
     Some(entries)
 }

@@ -33,8 +33,12 @@ pub(crate) struct Unit {
 pub(crate) enum Kind {
     /// Messages as they were said.
     Said(Said),
-    /// A summary, condensed with others of its depth; `None` for one that is to stay as it is.
-    Fold { depth: Option<u16> },
+    /// A summary, condensed with its neighbours of the same depth; `None` for one that is to stay as it is.
+    Fold {
+        depth: Option<u16>,
+        /// Whether it stands in front of the request whose steps it is of.
+        is_within: bool,
+    },
 }
 
 /// What the plan must know of an atom.
@@ -104,7 +108,8 @@ pub(crate) fn plan(units: &[Unit], limits: &Limits, pressure: u8) -> Vec<Step> {
     while at <= newest {
         if folds(at) {
             let end = (at..=newest).find(|at| !folds(*at)).unwrap_or(newest + 1);
-            leaves(units, at..end, limits, live < at, &mut steps);
+            // Only the first steps of the request can stand in front of it: others stand behind what is kept.
+            leaves(units, at..end, limits, at == live + 1, &mut steps);
             at = end;
             continue;
         }
@@ -125,7 +130,10 @@ pub(crate) fn plan(units: &[Unit], limits: &Limits, pressure: u8) -> Vec<Step> {
 
 /// Which summaries to fold into one, when all together have outgrown their share.
 pub(crate) fn condense(units: &[Unit], limits: &Limits, pressure: u8) -> Option<Step> {
-    let depth_of = |unit: &Unit| if let Kind::Fold { depth } = unit.kind { depth } else { None };
+    let kind_of = |unit: &Unit| match unit.kind {
+        Kind::Fold { depth: Some(depth), is_within } => Some((depth, is_within)),
+        _ => None,
+    };
     let is_fold = |unit: &&Unit| matches!(unit.kind, Kind::Fold { .. });
     let all: u64 = units.iter().filter(is_fold).map(|unit| unit.tokens).sum();
     if all <= limits.summaries_max && pressure < 2 {
@@ -136,11 +144,11 @@ pub(crate) fn condense(units: &[Unit], limits: &Limits, pressure: u8) -> Option<
     let mut best: Option<(u16, Range<usize>)> = None;
     let mut at = 0;
     while at < units.len() {
-        let Some(depth) = depth_of(&units[at]) else {
+        let Some(kind @ (depth, _)) = kind_of(&units[at]) else {
             at += 1;
             continue;
         };
-        let end = (at..units.len()).find(|next| depth_of(&units[*next]) != Some(depth)).unwrap_or(units.len());
+        let end = (at..units.len()).find(|next| kind_of(&units[*next]) != Some(kind)).unwrap_or(units.len());
         if end - at >= enough && best.as_ref().is_none_or(|(known, _)| depth < *known) {
             best = Some((depth, at..end.min(at + FAN_IN_MAX)));
         }
@@ -195,7 +203,7 @@ fn tail_from(units: &[Unit], live: usize, limits: &Limits, pressure: u8) -> usiz
 }
 
 /// Cuts a run of units into leaves.
-fn leaves(units: &[Unit], run: Range<usize>, limits: &Limits, is_within: bool, steps: &mut Vec<Step>) {
+fn leaves(units: &[Unit], run: Range<usize>, limits: &Limits, mut is_within: bool, steps: &mut Vec<Step>) {
     let must = |unit: &Unit| matches!(&unit.kind, Kind::Said(said) if !said.is_sound);
     let mut begin = run.start;
     let mut tokens = 0;
@@ -210,6 +218,9 @@ fn leaves(units: &[Unit], run: Range<usize>, limits: &Limits, is_within: bool, s
         if is_worth {
             let budget = (tokens / 4).min(limits.summary_max).max(limits.fold_cost / 4);
             steps.push(Step::Leaf { units: begin..at + 1, budget, is_within });
+        } else {
+            // What follows stays behind it.
+            is_within = false;
         }
         begin = at + 1;
         tokens = 0;
@@ -226,8 +237,7 @@ mod tests {
         let said = (prop::bool::weighted(0.9), prop::bool::weighted(0.4), prop::bool::weighted(0.1)).prop_map(
             |(is_sound, is_request, is_pinned)| Kind::Said(Said { is_sound, is_request, is_pinned, ..Said::default() }),
         );
-        let kind =
-            prop_oneof![8 => said, 2 => prop::option::weighted(0.8, 1_u16..4).prop_map(|depth| Kind::Fold { depth })];
+        let kind = prop_oneof![8 => said, 2 => (prop::option::weighted(0.8, 1_u16..4), any::<bool>()).prop_map(|(depth, is_within)| Kind::Fold { depth, is_within })];
         (prop_oneof![1_u64..200, 200_u64..40_000], kind, 1_usize..5)
     }
 
@@ -277,10 +287,20 @@ mod tests {
                     Step::Leaf { units: run, budget, is_within } => {
                         prop_assert!(run.start >= behind && run.end > run.start && run.end <= units.len());
                         prop_assert!(*budget > 0);
+                        let before: Vec<Range<usize>> = steps
+                            .iter()
+                            .filter_map(|step| match step {
+                                Step::Leaf { units, .. } => Some(units.clone()),
+                                _ => None,
+                            })
+                            .filter(|units| units.start <= run.start)
+                            .collect();
+                        let folded_before = |at: usize| before.iter().any(|units| units.contains(&at));
+                        prop_assert!(!is_within || run.start > live);
                         behind = run.end;
                         for at in run.clone() {
                             prop_assert!(at != live);
-                            prop_assert_eq!(*is_within, at > live);
+                            prop_assert!(!is_within || (live + 1..at).all(folded_before));
                             match &units[at].kind {
                                 Kind::Said(said) => prop_assert!(!said.is_pinned && (pressure >= 4 || at < live || !said.is_sound)),
                                 Kind::Fold { .. } => prop_assert!(false, "a fold in a leaf"),
@@ -311,10 +331,10 @@ mod tests {
         fn summaries_are_condensed_with_their_like(units in units(), pressure in 0_u8..=PRESSURE_MAX) {
             if let Some(Step::Condense { units: run, budget }) = condense(&units, &limits(1000, 4), pressure) {
                 prop_assert!(run.len() >= 2 && budget > 0);
-                let depth = |unit: &Unit| if let Kind::Fold { depth } = unit.kind { depth } else { None };
-                let first = depth(&units[run.start]);
-                prop_assert!(first.is_some());
-                prop_assert!(units[run].iter().all(|unit| depth(unit) == first));
+                let first = units[run.start].kind.clone();
+                let is_fold = matches!(first, Kind::Fold { depth: Some(_), .. });
+                prop_assert!(is_fold);
+                prop_assert!(units[run].iter().all(|unit| unit.kind == first));
             }
         }
     }

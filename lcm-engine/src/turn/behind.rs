@@ -1,10 +1,12 @@
 //! What a list stands for: every original behind what it shows, in order.
 
+use std::collections::HashSet;
+
 use lcm_core::{IdPrefix, NodeId, Summary};
 use lcm_store::{Buffer, Placed, Scope, Snapshot};
 
-use super::element::{Element, Mark, told_of};
-use super::live::is_beside;
+use super::element::{Element, Mark, head_of, told_of};
+use super::live::is_our_line;
 use crate::assemble;
 use crate::error::EngineError;
 use crate::read;
@@ -18,6 +20,7 @@ enum Behind {
 }
 
 struct Unfolded {
+    id: NodeId,
     originals: Vec<Vec<u8>>,
     /// Whether they are steps of the request that stands behind them.
     is_within: bool,
@@ -28,15 +31,21 @@ pub(crate) fn behind(snapshot: &Snapshot, scope: &Scope, messages: &[Vec<u8>]) -
     let elements: Vec<Element> =
         messages.iter().map(|raw| Ok(Element::read(raw)?.0)).collect::<Result<_, EngineError>>()?;
     let mut ours = Vec::with_capacity(elements.len());
+    // Who shows a fold again quotes it.
+    let mut seen = HashSet::new();
     for element in &elements {
         ours.push(match &element.mark {
             None | Some(Mark::Between) => None,
-            Some(Mark::Folds { named, text }) => folds(snapshot, scope, named, text)?.map(Behind::Folds),
+            Some(Mark::Folds { named, text }) => folds(snapshot, scope, named, text)?
+                .filter(|folds| folds.iter().all(|fold| seen.insert(fold.id)))
+                .map(Behind::Folds),
             Some(Mark::Part { of, text }) => whole(snapshot, scope, of, text)?.map(Behind::Whole),
         });
     }
+    let head = head_of(&elements);
     for (at, element) in elements.iter().enumerate() {
-        if matches!(element.mark, Some(Mark::Between)) && is_beside(&ours, at, |ours| matches!(ours, Behind::Folds(_)))
+        if matches!(element.mark, Some(Mark::Between))
+            && is_our_line(&ours, at, head, |ours| matches!(ours, Behind::Folds(_)))
         {
             ours[at] = Some(Behind::Between);
         }
@@ -86,9 +95,9 @@ fn folds(
     if assemble::folds(summaries.iter().map(|(id, _, summary)| (id, summary))) != text {
         return Ok(None);
     }
-    let unfolded = summaries.iter().map(|(_, placed, summary)| {
+    let unfolded = summaries.iter().map(|(id, placed, summary)| {
         let originals = originals(snapshot, scope, placed)?;
-        Ok(Unfolded { originals, is_within: assemble::is_within(summary) })
+        Ok(Unfolded { id: *id, originals, is_within: assemble::is_within(summary) })
     });
     unfolded.collect::<Result<_, _>>().map(Some)
 }

@@ -1,5 +1,7 @@
 //! One element of a host's list: what is known of its text without reading it again.
 
+use std::borrow::Borrow;
+
 use lcm_core::{EncodedMessage, IdPrefix, Json, JsonString, Message, NodeId, Role};
 use memchr::memmem;
 
@@ -51,6 +53,11 @@ impl Element {
         Ok((Self { id: encoded.id, speech, signs, tokens, sendable, mark }, encoded))
     }
 
+    /// Whether it reads like a fold of ours.
+    pub(super) fn is_like_fold(&self) -> bool {
+        matches!(self.mark, Some(Mark::Folds { .. }))
+    }
+
     /// The nodes that it names, when it reads like something of ours.
     pub(super) fn named(&self) -> &[IdPrefix] {
         match &self.mark {
@@ -59,6 +66,11 @@ impl Element {
             Some(Mark::Between) | None => &[],
         }
     }
+}
+
+/// How many elements stand at the head of a list: system messages.
+pub(crate) fn head_of(elements: &[impl Borrow<Element>]) -> usize {
+    elements.iter().take_while(|element| Borrow::<Element>::borrow(*element).speech.is_system()).count()
 }
 
 fn mark_of(speech: &Speech, told: &Told) -> Option<Mark> {

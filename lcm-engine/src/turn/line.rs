@@ -82,6 +82,28 @@ impl Line {
         self.by_arrival.get(&arrival).copied()
     }
 
+    /// The places of messages that were said in this order, from a place on: where `first` came, else wherever they
+    /// stand side by side, else in order as early as can be. `None` where the line does not have all of them.
+    pub(crate) fn find(&self, records: &[RecordNumber], from: usize, first: Option<Arrival>) -> Option<Vec<usize>> {
+        let head = records.first()?;
+        let begins = |at: &usize| self.stands[*at].record == *head;
+        let goes_on = |at: &usize| {
+            let stands = self.stands.get(*at..at + records.len());
+            stands.is_some_and(|stands| stands.iter().map(|stand| stand.record).eq(records.iter().copied()))
+        };
+        let rest = from..self.stands.len();
+        let told = first.and_then(|first| self.position(first)).filter(|at| *at >= from).filter(begins);
+        let side_by_side = || rest.clone().filter(begins).find(goes_on);
+        let mut at = told.or_else(side_by_side).or_else(|| rest.clone().find(begins))?;
+        let mut places = Vec::with_capacity(records.len());
+        for record in records {
+            at += self.stands[at..].iter().position(|stand| stand.record == *record)?;
+            places.push(at);
+            at += 1;
+        }
+        Some(places)
+    }
+
     /// Who speaks at a place.
     pub(crate) fn role(&self, at: usize) -> Role {
         self.stood.get(at).map_or(Role::Other, |stood| stood.signs.role)

@@ -19,23 +19,32 @@ use lcm_store::{
     Branches, Buffer, Commit, OwnerPattern, Owners, Placed, RecordNumber, Scope, Session, Snapshot, Store,
 };
 
-use super::element::{Element, Mark, told_of};
+use super::element::{Element, Mark, head_of, told_of};
 use super::line::Line;
-use crate::align::{self, Alignment, Shown};
+use crate::align::{self, Alignment, Fate, Shown};
 use crate::assemble;
 use crate::error::EngineError;
-use crate::hosts::told::Told;
+use crate::hosts::told::{Called, Told};
 use crate::service::TurnRequest;
 
 /// Ops of others since the last turn that are looked through; after more the session is read anew.
 const OPS_MAX: usize = 4096;
 
-/// A summary and the places it stands for.
+/// A summary and the places of a line it stands for.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
     pub(crate) id: NodeId,
     pub(crate) summary: Arc<Summary>,
-    pub(crate) places: Range<usize>,
+    /// Rising, at least one. What came late between two messages that were folded lies between two runs.
+    pub(crate) runs: Vec<Range<usize>>,
+}
+
+impl Fold {
+    /// From the first place to the last.
+    pub(crate) fn places(&self) -> Range<usize> {
+        let (first, last) = (self.runs.first(), self.runs.last());
+        first.map_or(0, |run| run.start)..last.map_or(0, |run| run.end)
+    }
 }
 
 /// What an element is, when we made it.
@@ -188,27 +197,54 @@ impl Live {
         request: &TurnRequest,
         elements: &[Arc<Element>],
     ) -> Result<List, EngineError> {
-        let ours = self.ours(snapshot, elements)?;
-        let shown: Vec<Shown> =
-            elements.iter().zip(&ours).map(|(element, ours)| shown(element, ours.as_ref())).collect();
-        let forms = Forms { snapshot, line: &self.line, request, texts: RefCell::default() };
-        let alignment = align::align(&self.line.stood, &shown, |element, place| forms.reads_like(element, place));
-        Ok(List { ours, alignment })
+        let head = head_of(elements);
+        let mut ours = self.ours(snapshot, elements)?;
+        let forms = Forms { snapshot, line: &self.line, request, said: RefCell::default() };
+        loop {
+            let shown: Vec<Shown> =
+                elements.iter().zip(&ours).map(|(element, ours)| shown(element, ours.as_ref())).collect();
+            let alignment = align::align(&self.line.stood, &shown, |element, place| forms.reads_like(element, place));
+            // What stands where it does not belong is what somebody said.
+            for (ours, fate) in ours.iter_mut().zip(&alignment.fates) {
+                let is_said = match ours {
+                    Some(Ours::Folds(_)) => *fate != Fate::Ours,
+                    Some(Ours::Part(_)) => fate.is_new(),
+                    Some(Ours::Between) | None => false,
+                };
+                if is_said {
+                    *ours = None;
+                }
+            }
+            let is_alone =
+                |at: &usize| matches!(ours[*at], Some(Ours::Between)) && !is_our_line(&ours, *at, head, Ours::is_folds);
+            let alone: Vec<usize> = (0..ours.len()).filter(is_alone).collect();
+            if alone.is_empty() {
+                return Ok(List { ours, alignment });
+            }
+            for at in alone {
+                ours[at] = None;
+            }
+        }
     }
 
     /// Which elements are ours, and what they stand for.
     fn ours(&mut self, snapshot: &Snapshot, elements: &[Arc<Element>]) -> Result<Vec<Option<Ours>>, EngineError> {
         let mut all = Vec::with_capacity(elements.len());
+        // Who shows a fold again quotes it.
+        let mut seen = HashSet::new();
         for element in elements {
             all.push(match &element.mark {
                 None | Some(Mark::Between) => None,
                 Some(Mark::Part { of, text }) => self.whole_of(snapshot, element, of, text)?.map(Ours::Part),
-                Some(Mark::Folds { named, text }) => self.folds_of(snapshot, named, text)?.map(Ours::Folds),
+                Some(Mark::Folds { named, text }) => {
+                    let folds = self.folds_of(snapshot, named, text)?;
+                    folds.filter(|folds| folds.iter().all(|fold| seen.insert(fold.id))).map(Ours::Folds)
+                }
             });
         }
+        let head = head_of(elements);
         for (at, element) in elements.iter().enumerate() {
-            if matches!(element.mark, Some(Mark::Between)) && is_beside(&all, at, |ours| matches!(ours, Ours::Folds(_)))
-            {
+            if matches!(element.mark, Some(Mark::Between)) && is_our_line(&all, at, head, Ours::is_folds) {
                 all[at] = Some(Ours::Between);
             }
         }
@@ -266,7 +302,7 @@ impl Live {
         if placed.summary.is_none() {
             return Ok(None);
         }
-        let Some(fold) = fold_at(snapshot, &scope, &self.line, *id, placed)? else { return Ok(None) };
+        let Some(fold) = fold_at(snapshot, &self.line, *id, placed)? else { return Ok(None) };
         self.folds.insert(*id, fold.clone());
         Ok(Some(fold))
     }
@@ -297,13 +333,20 @@ impl Live {
             return Ok(false);
         }
         let known: HashSet<NodeId> = before.iter().flat_map(View::summaries).collect();
-        let new: Vec<NodeId> = view.summaries().filter(|summary| !known.contains(summary)).collect();
+        let mut changes: Vec<Change> =
+            view.summaries().filter(|id| !known.contains(id)).map(|summary| Change::Fold { summary }).collect();
+        if changes.is_empty() {
+            // The host went back to what it showed before.
+            let shown: HashSet<NodeId> = view.summaries().collect();
+            let gone = before.iter().flat_map(View::summaries).filter(|id| !shown.contains(id));
+            changes.extend(gone.map(|summary| Change::Unfold { summary }));
+        }
+        let count = changes.len();
         let last = self.commit(store, |live, commit, holds| {
             let mut last = None;
             // Where somebody else has changed the session, the list is compared with what it is now in the next turn.
-            for (nth, summary) in new.iter().enumerate().filter(|_| holds) {
-                let view = (nth + 1 == new.len()).then_some(&view);
-                let change = Change::Fold { summary: *summary };
+            for (nth, change) in changes.into_iter().enumerate().filter(|_| holds) {
+                let view = (nth + 1 == count).then_some(&view);
                 last = Some(commit.op(live.session.id, request.now_ms, &request.by, change, view)?.id);
             }
             Ok(last)
@@ -314,6 +357,10 @@ impl Live {
 }
 
 impl Ours {
+    pub(super) fn is_folds(&self) -> bool {
+        matches!(self, Self::Folds(_))
+    }
+
     /// The folds that are shown.
     pub(crate) fn folds(&self) -> &[Fold] {
         match self {
@@ -323,62 +370,77 @@ impl Ours {
     }
 }
 
-/// Whether something stands directly in front of a place of a list, or directly behind it.
-pub(super) fn is_beside<T>(list: &[Option<T>], at: usize, is_it: impl Fn(&T) -> bool) -> bool {
+/// Whether a line between at a place of a list is ours: beside a fold, or at the beginning, where the fold before it was
+/// dropped. No conversation begins with it.
+pub(super) fn is_our_line<T>(list: &[Option<T>], at: usize, head: usize, is_folds: impl Fn(&T) -> bool) -> bool {
     let neighbours = [at.checked_sub(1), Some(at + 1)];
-    neighbours.into_iter().flatten().filter_map(|at| list.get(at)?.as_ref()).any(is_it)
+    at == head || neighbours.into_iter().flatten().filter_map(|at| list.get(at)?.as_ref()).any(is_folds)
 }
 
 /// An element as it is aligned.
 fn shown(element: &Element, ours: Option<&Ours>) -> Shown {
-    let (id, folds) = match ours {
-        None => (element.id, None),
-        Some(Ours::Part(whole)) => (*whole, None),
-        Some(Ours::Between) => (element.id, Some(Vec::new())),
-        Some(Ours::Folds(folds)) => {
-            // Steps of the present request stand in front of it, so their places are no sign of where we are.
-            let runs = folds.iter().filter(|fold| !assemble::is_within(&fold.summary));
-            (element.id, Some(runs.map(|fold| fold.places.clone()).collect()))
-        }
+    let mut shown = Shown {
+        id: element.id,
+        whole: None,
+        signs: element.signs.clone(),
+        folds: ours.filter(|ours| !matches!(ours, Ours::Part(_))).map(|_| Vec::new()),
+        later: Vec::new(),
     };
-    Shown { id, signs: element.signs.clone(), folds }
+    match ours {
+        Some(Ours::Part(whole)) => shown.whole = Some(*whole),
+        Some(Ours::Folds(folds)) => {
+            for fold in folds {
+                // Steps of the present request stand in front of it, so their places are no sign of where we are.
+                let to = if assemble::is_within(&fold.summary) {
+                    &mut shown.later
+                } else {
+                    shown.folds.get_or_insert_default()
+                };
+                to.extend(fold.runs.iter().cloned());
+            }
+        }
+        Some(Ours::Between) | None => {}
+    }
+    shown
 }
 
-/// A summary with the places of a line it stands for; `None` where the line does not have them.
-fn fold_at(
-    snapshot: &Snapshot,
-    scope: &Scope,
-    line: &Line,
-    id: NodeId,
-    placed: &Placed,
-) -> Result<Option<Fold>, EngineError> {
-    let summary = snapshot.summary(placed.record, &mut Buffer::default())?;
-    let (mut low, mut high) = (usize::MAX, 0);
+/// A summary with the places of a line it stands for; `None` where the line does not have all of them.
+fn fold_at(snapshot: &Snapshot, line: &Line, id: NodeId, placed: &Placed) -> Result<Option<Fold>, EngineError> {
+    let mut buffer = Buffer::default();
+    let summary = Arc::new(snapshot.summary(placed.record, &mut buffer)?);
+    let mut runs: Vec<Range<usize>> = Vec::new();
     let mut open = vec![placed.record];
     let mut seen = HashSet::new();
     while let Some(record) = open.pop() {
-        // What is reached twice gives nothing new; and a damaged link must not lead in a circle.
+        // A damaged link must not lead in a circle.
         if !seen.insert(record) {
+            return Ok(None);
+        }
+        let children = snapshot.children(record)?;
+        let summary = snapshot.summary(record, &mut buffer)?;
+        if summary.depth() > 1 {
+            open.extend(children.into_iter().rev());
             continue;
         }
-        for child in snapshot.child_places(scope, record)? {
-            if child.summary.is_some() {
-                open.push(child.record);
-            } else if let Some(at) = line.position(child.arrival) {
-                low = low.min(at);
-                high = high.max(at + 1);
+        let reached = runs.last().map_or(0, |run| run.end);
+        let Some(places) = line.find(&children, reached, assemble::first_of(&summary)) else { return Ok(None) };
+        for place in places {
+            match runs.last_mut() {
+                Some(run) if run.end == place => run.end += 1,
+                _ => runs.push(place..place + 1),
             }
         }
     }
-    Ok((low < high).then(|| Fold { id, summary: Arc::new(summary), places: low..high }))
+    Ok((!runs.is_empty()).then_some(Fold { id, summary, runs }))
 }
 
 /// The view that shows these folds of a line, and the rest as it was said; `None` where they do not lie side by side.
 fn view_of(line: &Line, folds: &[&Fold]) -> Option<View> {
     let mut view = View::raw(line.stands.first()?.order.clone());
     for fold in folds {
-        let first = &line.stands.get(fold.places.start)?.order;
-        let next = &line.stands.get(fold.places.end)?.order;
+        let places = fold.places();
+        let first = &line.stands.get(places.start)?.order;
+        let next = &line.stands.get(places.end)?.order;
         view = view.fold(first, next, fold.id).ok()?;
     }
     Some(view)
@@ -406,31 +468,42 @@ struct Forms<'a> {
     snapshot: &'a Snapshot,
     line: &'a Line,
     request: &'a TurnRequest,
-    texts: RefCell<HashMap<Which, Option<Rc<str>>>>,
+    said: RefCell<HashMap<Which, Option<Rc<SaidAndCalled>>>>,
+}
+
+/// What a message says, or of results what came back; and what it calls.
+struct SaidAndCalled {
+    said: String,
+    calls: Vec<Called>,
 }
 
 impl Forms<'_> {
     /// Whether an element is what stands at a place, cut, cleared or annotated.
     fn reads_like(&self, element: usize, place: usize) -> bool {
-        let (new, old) = (self.text(Ok(element)), self.text(Err(place)));
-        let (Some(new), Some(old)) = (new, old) else { return false };
-        let (short, long) = if new.len() < old.len() { (&new, &old) } else { (&old, &new) };
+        let (Some(new), Some(old)) = (self.read(Ok(element)), self.read(Err(place))) else { return false };
+        if !old.calls.is_empty() || !new.calls.is_empty() {
+            return old.calls == new.calls;
+        }
+        let (new, old) = (&new.said, &old.said);
+        let (short, long) = if new.len() < old.len() { (new, old) } else { (old, new) };
         // A word that happens to begin both is no sign.
         short.len() >= 8 && short.len() * 20 >= long.len() && (long.starts_with(&**short) || long.ends_with(&**short))
     }
 
-    /// The text of an element, or else of what stands at a place; `None` where it cannot be read.
-    fn text(&self, what: Which) -> Option<Rc<str>> {
-        if let Some(known) = self.texts.borrow().get(&what) {
+    /// What an element, or else what stands at a place, says; `None` where it cannot be read.
+    fn read(&self, what: Which) -> Option<Rc<SaidAndCalled>> {
+        if let Some(known) = self.said.borrow().get(&what) {
             return known.clone();
         }
         let told = match what {
             Ok(element) => told_of(&self.request.messages[element]),
             Err(place) => told_at(self.snapshot, self.line.stands[place].record),
         };
-        let text = told.ok().map(|told| if told.results.is_empty() { told.text } else { told.results.join("\n") });
-        let text: Option<Rc<str>> = text.map(Rc::from);
-        self.texts.borrow_mut().insert(what, text.clone());
-        text
+        let said = told.ok().map(|told| {
+            let said = if told.results.is_empty() { told.text } else { told.results.join("\n") };
+            Rc::new(SaidAndCalled { said, calls: told.calls })
+        });
+        self.said.borrow_mut().insert(what, said.clone());
+        said
     }
 }

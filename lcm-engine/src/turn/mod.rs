@@ -19,7 +19,7 @@ use lcm_core::{Arrival, EncodedMessage, Message, OrderKey, SessionId, TimelineId
 use lcm_store::{Commit, NewPlace, Prepared, Store};
 
 pub(crate) use self::behind::behind;
-pub(crate) use self::element::{Element, dialect_of, sendable, told_of};
+pub(crate) use self::element::{Element, dialect_of, head_of, sendable, told_of};
 use self::line::{Line, Stand};
 pub(crate) use self::live::{Fold, List, Live, Ours, owner_scope};
 use self::plan::Plan;
@@ -136,10 +136,9 @@ impl<'r> Turn<'r> {
     fn prepare(&mut self, store: &Store, plan: &Plan) -> Result<HashMap<usize, Prepared>, EngineError> {
         let wanted: Vec<usize> = match plan {
             Plan::Nothing | Plan::Other(_) => Vec::new(),
-            Plan::Grow { fates } | Plan::Branch { fates, .. } => {
+            Plan::Grow { fates } | Plan::Branch { fates, .. } | Plan::GoOn { fates, .. } => {
                 (0..fates.len()).filter(|at| fates[*at].is_new()).collect()
             }
-            Plan::GoOn { from, .. } => (*from..self.elements.len()).collect(),
             Plan::Begin => (0..self.elements.len()).collect(),
         };
         let mut encoded = Vec::with_capacity(wanted.len());
@@ -190,8 +189,9 @@ impl<'r> Turn<'r> {
                 }
                 (timeline, all_new(fates))
             }
-            Plan::Branch { parent, last, fates } => {
-                if let Some(line) = line.filter(|line| line.timeline == *parent) {
+            Plan::Branch { parent, last, fates, on } => {
+                let line = on.as_deref().or(line);
+                if let Some(line) = line {
                     self.mend(&mut writing, line, fates, prepared)?;
                 }
                 let to = writing.commit.branch(session, *parent, last, request.now_ms)?;
@@ -199,10 +199,14 @@ impl<'r> Turn<'r> {
                 writing.left(*parent, to, shared)?;
                 (to, all_new(fates))
             }
-            Plan::GoOn { timeline: to, from } => {
+            Plan::GoOn { timeline: to, fates, on } => {
                 writing.commit.go_on_with(session, Some(*to), request.now_ms)?;
-                writing.left(timeline, *to, *from)?;
-                (*to, (*from..self.elements.len()).collect())
+                if let Some(line) = on {
+                    self.mend(&mut writing, line, fates, prepared)?;
+                }
+                let known = fates.iter().filter(|fate| matches!(fate, Fate::Known(_))).count();
+                writing.left(timeline, *to, known)?;
+                (*to, all_new(fates))
             }
             // The first timeline of a session came with it.
             Plan::Begin if line.is_none_or(|line| line.len() == 0) => (timeline, (0..self.elements.len()).collect()),

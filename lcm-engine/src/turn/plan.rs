@@ -10,6 +10,7 @@ use lcm_core::{NodeId, OrderKey, SessionId, TimelineId};
 use lcm_store::{Session, Snapshot};
 
 use super::Turn;
+use super::line::Line;
 use super::live::{List, Live, owner_scope};
 use crate::align::{Alignment, Fate, Verdict};
 use crate::error::EngineError;
@@ -33,11 +34,15 @@ pub(super) enum Plan {
         parent: TimelineId,
         last: OrderKey,
         fates: Vec<Fate>,
+        /// The line that the fates speak of, where it is not the session's own.
+        on: Option<Box<Line>>,
     },
-    /// Go on with a timeline that was left; what is new begins at this element.
+    /// Go on with a timeline that was left; then what is new.
     GoOn {
         timeline: TimelineId,
-        from: usize,
+        fates: Vec<Fate>,
+        /// The line that the fates speak of, where they speak of more than what is new.
+        on: Option<Box<Line>>,
     },
     /// A timeline that shares nothing.
     Begin,
@@ -52,11 +57,15 @@ impl Plan {
     }
 }
 
-/// How much of a list is known on a timeline: a fold of ours outweighs any number of messages.
+/// How much of a list is known on a timeline, the weightiest first: a fold of ours outweighs any number of messages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Proof {
-    has_fold: bool,
+    folds: usize,
+    known: usize,
+    /// Messages that both have from their beginning.
     shared: usize,
+    /// Whether its session goes on with it.
+    is_current: bool,
 }
 
 impl Turn<'_> {
@@ -67,7 +76,14 @@ impl Turn<'_> {
             return Ok(self.adopt(snapshot, None, false)?.unwrap_or_else(begin));
         };
         let list = live.align(snapshot, self.request, &self.elements)?;
+        let known = known(&list.alignment.fates);
         let has_work = list.alignment.fates.iter().any(|fate| fate.is_new());
+        // A fold that is none of this line may be one of a line that the session left.
+        if self.has_strange_fold(&list)
+            && let Some(plan) = self.elsewhere(snapshot, &live.session, known)?
+        {
+            return Ok(plan);
+        }
         Ok(match list.alignment.verdict {
             Verdict::Grows if !has_work => Plan::Nothing,
             Verdict::Grows => {
@@ -77,33 +93,71 @@ impl Turn<'_> {
                     _ => grow,
                 }
             }
-            Verdict::Parts(last) => match self.elsewhere(snapshot, &live.session, &list)? {
+            Verdict::Parts(last) => match self.elsewhere(snapshot, &live.session, known)? {
                 Some(plan) => plan,
                 None => {
                     let last = live.line.stands[last].order.clone();
-                    Plan::Branch { parent: live.line.timeline, last, fates: list.alignment.fates }
+                    Plan::Branch { parent: live.line.timeline, last, fates: list.alignment.fates, on: None }
                 }
             },
-            Verdict::Stranger => match self.elsewhere(snapshot, &live.session, &list)? {
+            Verdict::Stranger => match self.elsewhere(snapshot, &live.session, known)? {
                 Some(plan) => plan,
                 None => self.adopt(snapshot, Some(live.session.id), true)?.unwrap_or_else(begin),
             },
         })
     }
 
-    /// Whether the list is that of a timeline which the session left.
-    fn elsewhere(&self, snapshot: &Snapshot, session: &Session, list: &List) -> Result<Option<Plan>, EngineError> {
-        if list.ours.iter().any(Option::is_some) || snapshot.timelines_of(session.id)?.len() < 2 {
+    /// Whether something new reads like a fold.
+    fn has_strange_fold(&self, list: &List) -> bool {
+        let fates = self.elements.iter().zip(&list.alignment.fates);
+        fates.into_iter().any(|(element, fate)| fate.is_new() && element.is_like_fold())
+    }
+
+    /// Whether the list is that of a timeline which the session left; `least` is what is known of it on the present one.
+    fn elsewhere(&self, snapshot: &Snapshot, session: &Session, least: usize) -> Result<Option<Plan>, EngineError> {
+        let timelines = snapshot.timelines_of(session.id)?;
+        if timelines.len() < 2 {
             return Ok(None);
         }
-        let mut known = Known::load(snapshot, session)?;
-        known.complete(snapshot, session)?;
-        let ids: Vec<NodeId> = self.elements.iter().map(|element| element.id).collect();
-        Ok(match known.reached(&ids) {
-            (walked, _) if walked == ids.len() => Some(Plan::Nothing),
-            (walked, Some(timeline)) if walked > 0 => Some(Plan::GoOn { timeline, from: walked }),
-            _ => None,
-        })
+        if self.elements.iter().all(|element| element.mark.is_none()) {
+            let mut known = Known::load(snapshot, session)?;
+            known.complete(snapshot, session)?;
+            let ids: Vec<NodeId> = self.elements.iter().map(|element| element.id).collect();
+            match known.reached(&ids) {
+                (walked, _) if walked == ids.len() => return Ok(Some(Plan::Nothing)),
+                (walked, Some(timeline)) if walked > 0 => {
+                    let mut fates: Vec<Fate> = (0..walked).map(Fate::Known).collect();
+                    fates.resize(ids.len(), Fate::New);
+                    return Ok(Some(Plan::GoOn { timeline, fates, on: None }));
+                }
+                _ => {}
+            }
+        }
+        // It may show folds of that line, or later forms of its messages.
+        let mut best: Option<(usize, Plan)> = None;
+        let left = timelines.into_iter().rev().filter(|timeline| *timeline != session.timeline);
+        for timeline in left.take(CANDIDATES_MAX) {
+            let mut live = Live::load(snapshot, Session { timeline, ..session.clone() })?;
+            let list = live.align(snapshot, self.request, &self.elements)?;
+            let known = known(&list.alignment.fates);
+            let is_more = best.as_ref().map_or(known > least, |(most, _)| known > *most);
+            if !is_more || self.has_strange_fold(&list) {
+                continue;
+            }
+            let Alignment { fates, verdict } = list.alignment;
+            let on = Some(Box::new(live.line));
+            let plan = match verdict {
+                Verdict::Stranger => continue,
+                Verdict::Grows if fates.iter().all(|fate| !fate.is_new()) => Plan::Nothing,
+                Verdict::Grows => Plan::GoOn { timeline, fates, on },
+                Verdict::Parts(last) => {
+                    let Some(last) = on.as_ref().and_then(|line| line.stands.get(last)) else { continue };
+                    Plan::Branch { parent: timeline, last: last.order.clone(), fates, on }
+                }
+            };
+            best = Some((known, plan));
+        }
+        Ok(best.map(|(_, plan)| plan))
     }
 
     /// A timeline of the same owner that the list goes on from, with proof. `has_own` says whether the session the list
@@ -124,35 +178,36 @@ impl Turn<'_> {
             let mut live = Live::load(snapshot, Session { timeline: id, ..session })?;
             let List { ours, alignment } = live.align(snapshot, self.request, &self.elements)?;
             let Alignment { mut fates, verdict } = alignment;
-            let has_fold = ours.iter().flatten().any(|ours| !ours.folds().is_empty());
+            let folds = ours.iter().flatten().filter(|ours| ours.is_folds()).count();
             // Without a fold of ours only what two lists share from their beginning is one story: what was said in
             // both further on was said twice.
             let shared = fates.iter().enumerate().take_while(|(at, fate)| **fate == Fate::Known(*at)).count();
             let has_anchor = self.elements[..shared].iter().any(|element| element.signs.ids.is_some());
-            let is_proved = has_fold || shared >= SAME_MESSAGES_MIN || (has_anchor && shared >= 2);
+            let is_proved = folds > 0 || shared >= SAME_MESSAGES_MIN || (has_anchor && shared >= 2);
             let last = match verdict {
                 Verdict::Stranger => None,
-                _ if !has_fold => shared.checked_sub(1),
+                _ if folds == 0 => shared.checked_sub(1),
                 Verdict::Parts(last) => Some(last),
                 Verdict::Grows => live.line.len().checked_sub(1),
             };
-            let proof = Proof { has_fold, shared };
+            let is_current = id == goes_on_with;
+            let proof = Proof { folds, known: known(&fates), shared, is_current };
             let Some(last) = last.filter(|_| is_proved && best.as_ref().is_none_or(|(known, _)| proof > *known)) else {
                 continue;
             };
             // A session that has said something else does not take over what another goes on with.
-            let is_others = has_own && verdict == Verdict::Grows && id == goes_on_with;
-            let plan = if is_others {
+            let plan = if has_own && verdict == Verdict::Grows && is_current {
                 Plan::Other(SessionKey { owner: owner.clone(), name })
             } else {
                 for (at, fate) in fates.iter_mut().enumerate() {
-                    // Nothing is mended in a timeline that is somebody else's: what it has not is new in the branch.
-                    let is_elsewhere = matches!(fate, Fate::Late(_) | Fate::Revised(_)) || (!has_fold && at >= shared);
+                    // Nothing is put into a timeline that is somebody else's: what it has not is new in the branch.
+                    let is_elsewhere = matches!(fate, Fate::Late(_)) || (folds == 0 && at >= shared);
                     if is_elsewhere && *fate != Fate::Ours {
                         *fate = Fate::New;
                     }
                 }
-                Plan::Branch { parent: id, last: live.line.stands[last].order.clone(), fates }
+                let last = live.line.stands[last].order.clone();
+                Plan::Branch { parent: id, last, fates, on: Some(Box::new(live.line)) }
             };
             best = Some((proof, plan));
         }
@@ -168,8 +223,11 @@ impl Turn<'_> {
         }
         let has_anchor = self.elements.iter().any(|element| element.signs.ids.is_some());
         if self.elements.len() >= SAME_MESSAGES_MIN || !candidates.is_empty() || has_anchor {
-            // What was said rarely leads to few timelines; a greeting leads to all.
-            for element in self.elements.iter().filter(|element| !element.speech.is_system()).take(SAME_MESSAGES_MIN) {
+            // What was said rarely leads to few timelines; a greeting leads to all. What a branch shares stands in the
+            // timeline it left, and what is its own at its end.
+            let said: Vec<_> = self.elements.iter().filter(|element| !element.speech.is_system()).collect();
+            let ends = said.len().saturating_sub(SAME_MESSAGES_MIN).max(SAME_MESSAGES_MIN.min(said.len()));
+            for element in said.iter().take(SAME_MESSAGES_MIN).chain(&said[ends..]) {
                 let places = snapshot.places_of(&scope, &element.id)?;
                 if places.len() <= CANDIDATES_MAX {
                     candidates.extend(places.into_iter().map(|placed| placed.timeline));
@@ -181,4 +239,9 @@ impl Turn<'_> {
         candidates.truncate(CANDIDATES_MAX);
         Ok(candidates)
     }
+}
+
+/// How many elements are known, or stand for what is.
+fn known(fates: &[Fate]) -> usize {
+    fates.iter().filter(|fate| matches!(fate, Fate::Known(_) | Fate::Revised(_) | Fate::Ours)).count()
 }
