@@ -138,7 +138,7 @@ pub(crate) fn align(line: &[Stood], list: &[Shown], is_form: impl Fn(usize, usiz
     if walked == list.len() || reached == line.len() {
         return Alignment { fates, verdict: Verdict::Grows };
     }
-    let anchors = anchors(line, list, walked, reached);
+    let anchors = anchors(line, list, &steps, walked, reached);
     let has_something = walked > 0 || !anchors.is_empty();
     let taken = steps.clone();
     let mut gaps = Gaps { line, list, is_form: &is_form, taken, fates, by_form: OnceCell::new() };
@@ -157,11 +157,13 @@ pub(crate) fn align(line: &[Stood], list: &[Shown], is_form: impl Fn(usize, usiz
         gaps.between(element..anchor.element, place..anchor.places.start.max(place));
         (element, place) = (anchor.element + 1, anchor.places.end.max(place));
     }
-    let last = behind_steps(&steps, gaps.behind(element..list.len(), place));
+    let reached = gaps.behind(element..list.len(), place);
+    // Steps that are shown were not left.
+    let last = steps.iter().rposition(|is_step| *is_step).map_or(reached, |step| reached.max(step + 1));
     let goes_on = gaps.fates.last() == Some(&Fate::New);
     // What was moved is still shown, so it was not left.
     let is_left = last < line.len() && gaps.taken[last..].iter().all(|taken| !taken);
-    let verdict = match (has_something || last > place, goes_on) {
+    let verdict = match (has_something || reached > place, goes_on) {
         (_, false) if !list.is_empty() => Verdict::Grows,
         (false, _) => Verdict::Stranger,
         // What stands behind the last that is shared was left.
@@ -216,7 +218,7 @@ struct Anchor {
 }
 
 /// The heaviest chain of elements and places that rise together, the latest of several.
-fn anchors(line: &[Stood], list: &[Shown], walked: usize, reached: usize) -> Vec<Anchor> {
+fn anchors(line: &[Stood], list: &[Shown], steps: &[bool], walked: usize, reached: usize) -> Vec<Anchor> {
     let places = by_form(line, reached);
     let each_max = (PAIRS_MAX / list.len().max(1)).max(1);
     let candidates = |shown: &Shown| -> Vec<(Range<usize>, Fate)> {
@@ -230,22 +232,31 @@ fn anchors(line: &[Stood], list: &[Shown], walked: usize, reached: usize) -> Vec
         for id in shown.ids() {
             let places = places.get(id).map_or(&[][..], Vec::as_slice);
             let latest = &places[places.len().saturating_sub(each_max)..];
-            all.extend(latest.iter().map(|&at| (at..at + 1, Fate::Known(at))));
+            all.extend(latest.iter().filter(|at| !steps[**at]).map(|&at| (at..at + 1, Fate::Known(at))));
         }
         all
     };
     // From the end: the heaviest chain of what follows, among those that begin at a place or behind it.
     let mut heaviest = Heaviest::new(line.len());
+    let mut at_place: Vec<Option<usize>> = vec![None; line.len() + 1];
     let mut links: Vec<Link> = Vec::new();
     for (element, shown) in list.iter().enumerate().skip(walked).rev() {
         let from = links.len();
         for (places, fate) in candidates(shown) {
-            let follows = heaviest.from(places.end);
+            // Of equal chains the one that goes on at once.
+            let heavy = heaviest.from(places.end);
+            let next = at_place.get(places.end).copied().flatten();
+            let follows =
+                next.filter(|next| heavy.is_some_and(|heavy| links[*next].weight >= links[heavy].weight)).or(heavy);
             let weight = follows.map_or(0, |at| links[at].weight) + 1 + places.len().saturating_sub(1);
             links.push(Link { element, places, fate, weight, follows });
         }
         for (at, link) in links.iter().enumerate().skip(from) {
             heaviest.put(link.places.start, at, link.weight);
+            let known = &mut at_place[link.places.start];
+            if known.is_none_or(|known| links[known].weight <= link.weight) {
+                *known = Some(at);
+            }
         }
     }
     let mut chain = Vec::new();
@@ -353,7 +364,7 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
     fn pairs(&mut self, elements: Range<usize>, places: Range<usize>, is_open: bool) -> Vec<(usize, usize)> {
         let mut pairs: Vec<(usize, usize)> = Vec::new();
         let mut from = places.start;
-        for element in elements {
+        for element in elements.clone() {
             let shown = &self.list[element];
             if shown.folds.is_some() {
                 continue;
@@ -366,11 +377,21 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
                 match (shown.signs.ids, shown.signs.role) {
                     (Some(_), _) if !is_open => true,
                     (None, _) | (Some(_), Role::Assistant) => (self.is_form)(element, *place),
-                    (Some(_), _) => self
-                        .call_of(*place)
-                        .is_some_and(|call| self.taken[call] || pairs.iter().any(|(_, paired)| *paired == call)),
+                    (Some(_), _) => {
+                        let is_answered =
+                            |call: usize| self.taken[call] || pairs.iter().any(|(_, paired)| *paired == call);
+                        let is_next = match pairs.last() {
+                            Some((before, stood)) => element == before + 1 && *place == stood + 1,
+                            None => element == elements.start && *place == places.start,
+                        };
+                        is_next || self.call_of(*place).is_some_and(is_answered) || (self.is_form)(element, *place)
+                    }
                 }
             };
+            // A call that was moved; results that were cleared are all alike.
+            if shown.signs.role == Role::Assistant && self.stood_at(element).is_some() {
+                continue;
+            }
             if let Some(place) = (from..places.end).find(is_it) {
                 pairs.push((element, place));
                 from = place + 1;
@@ -386,6 +407,13 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
     fn call_of(&self, place: usize) -> Option<usize> {
         let is_call = |signs: &Signs| signs.role == Role::Assistant && signs.ids.is_some();
         self.line[..place].iter().rposition(|stood| is_call(&stood.signs))
+    }
+
+    /// A place for which nothing stands and at which an element stood just as it is: it was moved, not said again.
+    fn stood_at(&self, element: usize) -> Option<usize> {
+        let by_form = self.by_form.get_or_init(|| by_form(self.line, 0));
+        let places = self.list[element].ids().filter_map(|id| by_form.get(id)).flatten();
+        places.copied().find(|place| !self.taken[*place])
     }
 
     /// A place for which nothing stands and of which an element that stands elsewhere is a form: by the id of its call,
@@ -430,10 +458,18 @@ impl<F: Fn(usize, usize) -> bool> Gaps<'_, F> {
                 shown.role == stood.role && shown.ids.is_none() && stood.ids.is_none()
             });
         for (nth, &element) in unknown.iter().enumerate() {
-            let by_form = self.by_form.get_or_init(|| by_form(self.line, 0));
-            let stood = self.list[element].ids().filter_map(|id| by_form.get(id)).flatten();
-            // It stood elsewhere, and nothing stands for it there: it was moved, not said again.
-            if let Some(place) = stood.copied().find(|place| !self.taken[*place]) {
+            if let Some(runs) = &self.list[element].folds
+                && runs
+                    .iter()
+                    .all(|run| self.taken.get(run.clone()).is_some_and(|taken| taken.iter().all(|taken| !taken)))
+            {
+                for run in runs {
+                    self.taken[run.clone()].fill(true);
+                }
+                self.fates[element] = Fate::Ours;
+                continue;
+            }
+            if let Some(place) = self.stood_at(element) {
                 self.fates[element] = Fate::Known(place);
                 self.taken[place] = true;
             } else if let Some(place) = self.moved(element, &places) {

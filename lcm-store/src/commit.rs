@@ -96,6 +96,20 @@ fn number_behind(last: Option<u64>) -> Result<u64, StoreError> {
     next.ok_or_else(|| StoreError::damaged_file("a table's last number is the last there is"))
 }
 
+/// Places of a timeline that a line has: all, or those up to an order key and an arrival number.
+#[derive(Clone)]
+struct Stretch {
+    timeline: u64,
+    until: Option<(OrderKey, u64)>,
+}
+
+impl Stretch {
+    fn has(&self, row: &PlaceRow, arrival: u64, order: &OrderKey) -> bool {
+        let is_until = |(last, newest): &(OrderKey, u64)| arrival <= *newest && order <= last;
+        row.timeline == self.timeline && self.until.as_ref().is_none_or(is_until)
+    }
+}
+
 /// An open write. Nothing of it is seen by anybody before the closure that got it has returned and redb has
 /// committed.
 pub struct Commit<'t> {
@@ -524,12 +538,13 @@ impl<'t> Commit<'t> {
         contained(self.file, || {
             let canon = canon::encode_summary(summary);
             let id = canon::message_id(&canon);
+            let line = self.line_of(timeline)?;
             let mut children = Vec::with_capacity(summary.children().len());
             for child in summary.children() {
                 let (record, first) = self.hashes.get(child.key())?.ok_or(StoreError::NotFound(*child))?.value();
                 self.check_same(record, child.as_bytes())?;
                 let behind = children.last().map_or(0, |(_, place)| *place);
-                children.push((record, self.place_meant(record, first, timeline, behind)?));
+                children.push((record, self.place_meant(record, first, &line, behind)?));
             }
             let message = Prepared { id, main: Payload::new(&canon, &[], None), bodies: Vec::new() };
             let arrival = Arrival(self.next_arrival);
@@ -559,23 +574,54 @@ impl<'t> Commit<'t> {
         })
     }
 
-    /// The place of a node that a summary of `timeline` means: of several the first there that came after `behind`,
-    /// where the child before it stands, else the node's first place.
-    fn place_meant(&self, record: u64, first: u64, timeline: TimelineId, behind: u64) -> Result<u64, StoreError> {
+    /// The place of a node that a summary means: of several one of its line, if it can be the first behind the child
+    /// before it; else the node's first place.
+    fn place_meant(&self, record: u64, first: u64, line: &[Stretch], behind: u64) -> Result<u64, StoreError> {
         let again = self.txn.open_table(tables::AGAIN)?;
         let mut others = again.range((record, 0)..=(record, u64::MAX))?.peekable();
         if others.peek().is_none() {
             return Ok(first);
         }
         let others = others.map(|entry| Ok(entry?.0.value().1));
+        let mut before = None;
         for place in std::iter::once(Ok(first)).chain(others) {
             let place: u64 = place.map_err(|error: redb::StorageError| StoreError::from(error))?;
             let Some(row) = self.places.get(place)? else { continue };
-            if place > behind && PlaceRow::from_bytes(row.value(), place)?.timeline == timeline.0 {
-                return Ok(place);
+            let row = PlaceRow::from_bytes(row.value(), place)?;
+            let order = row.order_key(Arrival(place))?;
+            if line.iter().any(|stretch| stretch.has(&row, place, &order)) {
+                if place > behind {
+                    return Ok(place);
+                }
+                before.get_or_insert(place);
             }
         }
-        Ok(first)
+        Ok(before.unwrap_or(first))
+    }
+
+    /// A timeline and what it shares with those it branched off.
+    fn line_of(&self, timeline: TimelineId) -> Result<Vec<Stretch>, StoreError> {
+        let timelines = self.txn.open_table(tables::TIMELINES)?;
+        let mut line = vec![Stretch { timeline: timeline.0, until: None }];
+        let mut last = line[0].clone();
+        while let Some(row) = timelines.get(last.timeline)? {
+            let Some((parent, order, newest)) = TimelineRow::from_bytes(row.value(), last.timeline)?.parent else {
+                break;
+            };
+            let order = OrderKey::from_bytes(&order)
+                .ok_or_else(|| StoreError::row("timelines", last.timeline, "its order key has no legal length"))?;
+            let until = match last.until {
+                None => (order, newest),
+                Some((known, before)) => (known.min(order), before.min(newest)),
+            };
+            // A timeline branches off an older one, so this ends; a damaged row must not lead in a circle.
+            if parent >= last.timeline {
+                break;
+            }
+            last = Stretch { timeline: parent, until: Some(until) };
+            line.push(last.clone());
+        }
+        Ok(line)
     }
 
     /// Lets search find a summary that is shown, and those it stands for.

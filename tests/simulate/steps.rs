@@ -379,7 +379,7 @@ impl World {
             }
             let text = canonical(text.as_bytes());
             // Alone it would be what somebody said.
-            if text.contains("[lcm: the conversation goes on below.]") {
+            if text.contains("[lcm: the conversation goes on below.]") && !text.contains("[lcm:fold ") {
                 elements.push(Element::Made { text, of: Vec::new(), is_fold: false });
                 continue;
             }
@@ -424,8 +424,6 @@ impl World {
         if self.hosts[at].is_reordered && !faults::WHAT_WAS_MOVED_IS_KNOWN_REWRITTEN {
             return;
         }
-        let whole: Vec<Id> = self.hosts[at].list.iter().flat_map(Element::of).copied().collect();
-        let is_complete = self.model.conversations[self.model.find(&self.hosts[at].key).unwrap()].line == whole;
         let mut rewritten = 0;
         for nth in 0..self.hosts[at].list.len() {
             let Element::Said { id, .. } = &self.hosts[at].list[nth] else { continue };
@@ -437,10 +435,15 @@ impl World {
             }
             let text = self.hosts[at].list[nth].text();
             let uses_again = text.contains("\"call_") || text.contains("nobody");
-            if uses_again && !is_complete && !faults::IDS_USED_AGAIN_PROVE_NOTHING {
+            // Results under one id that are cleared are all alike: which of them it was, nothing may tell.
+            if uses_again {
                 continue;
             }
             let shape = &self.model.said(id).shape;
+            // A text that was moved far away and rewritten is another text to anybody.
+            if self.hosts[at].is_reordered && !shape.has_ids {
+                continue;
+            }
             if shape.is_common || !(shape.has_ids || nth > 0) || !self.random.percent(25) {
                 continue;
             }
@@ -564,7 +567,11 @@ impl World {
         let neighbours: Vec<usize> = (1..host.list.len())
             .filter(|&at| {
                 let (before, after) = (place(&host.list[at - 1], true), place(&host.list[at], false));
-                before.is_some_and(|before| after == Some(before + 1))
+                // Where what a fold is of is not all there, something else may have been said in that place.
+                let has_gap = place(&host.list[at - 1], false)
+                    .zip(before)
+                    .is_some_and(|(first, last)| last - first >= host.list[at - 1].of().len());
+                !has_gap && before.is_some_and(|before| after == Some(before + 1))
             })
             .collect();
         if neighbours.is_empty() || host.is_reordered {
@@ -609,6 +616,9 @@ impl World {
         let shared = line.iter().zip(&saved.line).take_while(|(one, other)| one == other).count();
         let has_parted = !saved.line[shared..].iter().any(|id| line.contains(id));
         let leads_back = can_be_told && has_parted;
+        if !is_on_line && self.stands_otherwise(&whole, &saved.line) {
+            return;
+        }
         if !is_on_line && !leads_back {
             return;
         }
@@ -682,6 +692,17 @@ impl World {
         self.branch_off(at, host.list, "rolls over");
     }
 
+    /// Whether a line has all of some messages, and something more in between than another: either may be meant.
+    fn stands_otherwise(&self, whole: &[Id], than: &[Id]) -> bool {
+        let until_last = |line: &[Id]| {
+            let places: Option<Vec<usize>> = whole.iter().map(|id| line.iter().position(|known| known == id)).collect();
+            places.and_then(|places| places.into_iter().max()).map(|last| line[..=last].to_vec())
+        };
+        let own = until_last(than);
+        let mut lines = self.model.conversations.iter().flat_map(|other| other.left.iter().chain([&other.line]));
+        lines.any(|line| until_last(line).is_some_and(|other| own.as_ref() != Some(&other)))
+    }
+
     fn branch_off(&mut self, at: usize, list: Vec<Element>, how: &str) {
         let number = self.hosts.len();
         let parent = self.hosts[at].clone();
@@ -702,6 +723,14 @@ impl World {
         let whole: Vec<Id> = list.iter().flat_map(Element::of).copied().collect();
         let is_shared = has_fold || (base.starts_with(&whole) && whole.len() >= 8);
         if !faults::WHAT_STANDS_TWICE_IS_KNOWN_FOLDED && !is_shared {
+            return;
+        }
+        // A form that was rewritten leads to no line of its own: what a branch of a branch shares may be known only there.
+        let is_rewritten = |element: &Element| match element {
+            Element::Said { id, text } => !self.model.said(*id).first.contains(text),
+            Element::Made { .. } => false,
+        };
+        if self.stands_otherwise(&whole, &base) || (parent.is_branch && list.iter().any(is_rewritten)) {
             return;
         }
         let key = SessionKey { name: format!("s{number}-{}", self.steps), ..parent.key.clone() };

@@ -58,6 +58,11 @@ impl Element {
         matches!(self.mark, Some(Mark::Folds { .. }))
     }
 
+    /// Whether it reads like a line between.
+    pub(super) fn is_like_line(&self) -> bool {
+        matches!(self.mark, Some(Mark::Between))
+    }
+
     /// The nodes that it names, when it reads like something of ours.
     pub(super) fn named(&self) -> &[IdPrefix] {
         match &self.mark {

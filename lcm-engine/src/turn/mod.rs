@@ -139,7 +139,7 @@ impl<'r> Turn<'r> {
             Plan::Grow { fates } | Plan::Branch { fates, .. } | Plan::GoOn { fates, .. } => {
                 (0..fates.len()).filter(|at| fates[*at].is_new()).collect()
             }
-            Plan::Begin => (0..self.elements.len()).collect(),
+            Plan::Begin => self.said(),
         };
         let mut encoded = Vec::with_capacity(wanted.len());
         for &at in &wanted {
@@ -149,6 +149,12 @@ impl<'r> Turn<'r> {
             });
         }
         Ok(wanted.into_iter().zip(store.prepare(&encoded)?).collect())
+    }
+
+    /// Of a list that begins something: all but a line of ours at its beginning.
+    fn said(&self) -> Vec<usize> {
+        let head = head_of(&self.elements);
+        (0..self.elements.len()).filter(|at| *at != head || !self.elements[*at].is_like_line()).collect()
     }
 
     fn place<'p>(&self, prepared: &'p HashMap<usize, Prepared>, at: usize) -> NewPlace<'p> {
@@ -209,11 +215,11 @@ impl<'r> Turn<'r> {
                 (*to, all_new(fates))
             }
             // The first timeline of a session came with it.
-            Plan::Begin if line.is_none_or(|line| line.len() == 0) => (timeline, (0..self.elements.len()).collect()),
+            Plan::Begin if line.is_none_or(|line| line.len() == 0) => (timeline, self.said()),
             Plan::Begin => {
                 let to = writing.commit.go_on_with(session, None, request.now_ms)?;
                 writing.left(timeline, to, 0)?;
-                (to, (0..self.elements.len()).collect())
+                (to, self.said())
             }
         };
         let places: Vec<NewPlace<'_>> = fresh.iter().map(|at| self.place(prepared, *at)).collect();

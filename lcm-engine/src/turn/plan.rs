@@ -4,14 +4,16 @@
 //! nothing with its session is looked for among the timelines of the same owner, and adopted only with proof: a fold
 //! of ours, an anchor (the ids of calls) with another message, or more messages in common than chance allows.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::ops::Range;
 
 use lcm_core::{NodeId, OrderKey, SessionId, TimelineId};
 use lcm_store::{Session, Snapshot};
 
 use super::Turn;
 use super::line::Line;
-use super::live::{List, Live, owner_scope};
+use super::live::{List, Live, Ours, owner_scope};
 use crate::align::{Alignment, Fate, Verdict};
 use crate::error::EngineError;
 use crate::known::Known;
@@ -62,6 +64,8 @@ impl Plan {
 struct Proof {
     folds: usize,
     known: usize,
+    /// Messages of the timeline for which the list shows nothing, up to where it goes on.
+    passed_over: Reverse<usize>,
     /// Messages that both have from their beginning.
     shared: usize,
     /// Whether its session goes on with it.
@@ -125,7 +129,8 @@ impl Turn<'_> {
             let ids: Vec<NodeId> = self.elements.iter().map(|element| element.id).collect();
             match known.reached(&ids) {
                 (walked, _) if walked == ids.len() => return Ok(Some(Plan::Nothing)),
-                (walked, Some(timeline)) if walked > 0 => {
+                // What it branched off may be another session's.
+                (walked, Some(timeline)) if walked > 0 && timelines.contains(&timeline) => {
                     let mut fates: Vec<Fate> = (0..walked).map(Fate::Known).collect();
                     fates.resize(ids.len(), Fate::New);
                     return Ok(Some(Plan::GoOn { timeline, fates, on: None }));
@@ -190,11 +195,15 @@ impl Turn<'_> {
                 Verdict::Parts(last) => Some(last),
                 Verdict::Grows => live.line.len().checked_sub(1),
             };
+            let Some(last) = last.filter(|_| is_proved) else { continue };
             let is_current = id == goes_on_with;
-            let proof = Proof { folds, known: known(&fates), shared, is_current };
-            let Some(last) = last.filter(|_| is_proved && best.as_ref().is_none_or(|(known, _)| proof > *known)) else {
+            let folded = ours.iter().flatten().flat_map(Ours::folds).flat_map(|fold| &fold.runs).map(Range::len);
+            let stood = fates.iter().filter(|fate| matches!(fate, Fate::Known(_) | Fate::Revised(_))).count();
+            let passed_over = Reverse((last + 1).saturating_sub(folded.sum::<usize>() + stood));
+            let proof = Proof { folds, known: known(&fates), passed_over, shared, is_current };
+            if best.as_ref().is_some_and(|(known, _)| proof <= *known) {
                 continue;
-            };
+            }
             // A session that has said something else does not take over what another goes on with.
             let plan = if has_own && verdict == Verdict::Grows && is_current {
                 Plan::Other(SessionKey { owner: owner.clone(), name })
