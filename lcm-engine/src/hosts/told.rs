@@ -5,8 +5,13 @@
 
 use std::borrow::Cow;
 
-use lcm_core::Role;
 use lcm_core::canon::{MessageTree, TreeValue};
+use lcm_core::{Json, Role};
+
+/// Values of one call that are told; a call with more of them carries data.
+const ARGUMENTS_MAX: usize = 256;
+/// How deep values may lie in the arguments of a call.
+const ARGUMENTS_DEPTH_MAX: usize = 4;
 
 /// A message taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +22,8 @@ pub struct Told {
     pub calls: Vec<Called>,
     /// Results, in order.
     pub results: Vec<String>,
+    /// Which of them the host marked as failed, by their position.
+    pub failed: Vec<usize>,
     /// Images and files that are no text.
     pub attachments: usize,
 }
@@ -26,7 +33,8 @@ pub struct Told {
 pub struct Called {
     /// The tool.
     pub name: String,
-    /// Its arguments: string values by name, where they are an object; numbers, booleans and what is nested left out.
+    /// Its arguments: string values by the name that stands nearest, in order, those that are nested too; numbers
+    /// and booleans are left out.
     pub arguments: Vec<(String, String)>,
 }
 
@@ -57,6 +65,10 @@ impl Told {
                         for inner in content.elements() {
                             push_line(inner.get("text").unwrap_or(inner), &mut result);
                         }
+                    }
+                    let is_error = block.get("is_error").map(TreeValue::to_json);
+                    if is_error.and_then(|json| json.as_bool()) == Some(true) {
+                        told.failed.push(told.results.len());
                     }
                     told.results.push(result);
                 }
@@ -90,26 +102,31 @@ fn called(function: TreeValue<'_, '_>, key: &str) -> Called {
     if let Some(given) = function.get(key) {
         match given.to_str_lossy() {
             // OpenAI's are JSON in a string.
-            Some(text) => match lcm_core::Json::parse(text.as_bytes()) {
-                Ok(lcm_core::Json::Object(entries)) => {
-                    for (key, value) in entries {
-                        if let Some(value) = value.as_str() {
-                            arguments.push((key.to_str_lossy().into_owned(), value.to_owned()));
-                        }
-                    }
-                }
+            Some(text) => match Json::parse(text.as_bytes()) {
+                Ok(object @ Json::Object(_)) => flatten("", &object, 0, &mut arguments),
                 _ => arguments.push((String::new(), text.into_owned())),
             },
-            None => {
-                for (key, value) in given.entries() {
-                    if let Some(value) = value.to_str_lossy() {
-                        arguments.push((String::from_utf8_lossy(key).into_owned(), value.into_owned()));
-                    }
-                }
-            }
+            None => flatten("", &given.to_json(), 0, &mut arguments),
         }
     }
     Called { name, arguments }
+}
+
+/// Strings under a value, each with the nearest name above it.
+fn flatten(name: &str, value: &Json, depth: usize, out: &mut Vec<(String, String)>) {
+    if depth > ARGUMENTS_DEPTH_MAX || out.len() >= ARGUMENTS_MAX {
+        return;
+    }
+    match value {
+        Json::String(text) => out.push((name.to_owned(), text.to_str_lossy().into_owned())),
+        Json::Array(values) => values.iter().for_each(|value| flatten(name, value, depth + 1, out)),
+        Json::Object(entries) => {
+            for (name, value) in entries {
+                flatten(&name.to_str_lossy(), value, depth + 1, out);
+            }
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => {}
+    }
 }
 
 fn push(value: TreeValue<'_, '_>, out: &mut String) {
@@ -154,6 +171,15 @@ mod tests {
             r#"{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"x"},{"type":"text","text":"y"}]}]}"#,
         );
         assert_eq!(result.results, ["x\ny"]);
+        let failed = told(
+            r#"{"role":"user","content":[{"type":"tool_result","content":"a"},{"type":"tool_result","content":"b","is_error":true}]}"#,
+        );
+        assert_eq!(failed.failed, [1]);
+        let nested = told(
+            r#"{"role":"assistant","tool_calls":[{"function":{"name":"edit","arguments":"{\"edits\":[{\"path\":\"a.rs\"},{\"path\":\"b.rs\"}],\"all\":true}"}}]}"#,
+        );
+        let paths: Vec<&str> = nested.calls[0].arguments.iter().map(|(_, value)| value.as_str()).collect();
+        assert_eq!(paths, ["a.rs", "b.rs"]);
         assert_eq!(told(r#"{"role":"user","content":[{"type":"image"},{"type":"text","text":"see"}]}"#).attachments, 1);
     }
 }
