@@ -1,13 +1,14 @@
 //! What is done: the context engine, without sockets, arguments, environment or a clock of its own.
 //!
-//! Modules in reading order: the [`service`] is the contract; [`hosts`] decode what hosts write; `known` says how far
-//! a list is known and `ingest` keeps the rest, `import` does that for many lists; `find`, `read`, `search` and
+//! Modules in reading order: the [`service`] is the contract; [`hosts`] decode what hosts write; [`redact`] replaces
+//! secrets in it where that is wanted; `known` says how far a list is known and `ingest` keeps the rest, `import` does that for many lists; `find`, `read`, `search` and
 //! `export` answer. An [`Engine`] is a store and does all of it.
 //!
 //! Not here: what is kept and how (`lcm-store`), and who asks (`lcm-cli`).
 
 pub mod service;
 pub mod hosts;
+pub mod redact;
 pub mod valid;
 mod assemble;
 mod known;
@@ -37,6 +38,7 @@ use crate::compress::CompressOptions;
 use crate::hosts::Incoming;
 use crate::ingest::Job;
 use crate::known::Known;
+use crate::redact::Redactor;
 use crate::service::{
     CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion, ExportRecord, ExportRequest, GrepPage,
     GrepRequest, ImportOptions, Imported, IngestRequest, Ingested, LogPage, LogRequest, Progress, ReadPage,
@@ -59,6 +61,8 @@ const GROWTH_SHARE: u64 = 20;
 /// A store and what is done with it. Shared by any number of threads.
 pub struct Engine {
     store: Store,
+    /// What replaces secrets before anything is written; `None` to keep all as it was said.
+    redactor: Option<Redactor>,
     /// What the last lists were compared with, so that a turn costs what is new in it.
     remembered: Mutex<Remembered>,
     /// What the last turns were aligned with.
@@ -93,7 +97,14 @@ impl Engine {
     /// An engine on a store that is open.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        Self { store, remembered: Mutex::default(), live: Mutex::default(), futile: Mutex::default() }
+        let (remembered, live, futile) = Default::default();
+        Self { store, redactor: None, remembered, live, futile }
+    }
+
+    /// The same engine, which keeps no secrets that the redactor knows. What the store has already stays as it is.
+    #[must_use]
+    pub fn with_redactor(self, redactor: Redactor) -> Self {
+        Self { redactor: Some(redactor), ..self }
     }
 
     /// The store.
@@ -218,7 +229,10 @@ impl Service for Engine {
 
     fn ingest(&self, request: IngestRequest) -> Result<Ingested, EngineError> {
         let snapshot = self.store.snapshot()?;
-        let IngestRequest { incoming, defaults, by, now_ms } = request;
+        let IngestRequest { mut incoming, defaults, by, now_ms } = request;
+        if let Some(redactor) = &self.redactor {
+            redactor.redact_list(&mut incoming)?;
+        }
         let recall = |session: &Session| self.recall(&snapshot, session);
         let mut job = Job::new(&snapshot, incoming, &defaults, &by, now_ms, recall)?;
         drop(snapshot);
