@@ -15,7 +15,9 @@ mod known;
 mod line;
 mod align;
 mod turn;
+mod usage;
 pub mod compress;
+mod options;
 mod ingest;
 mod import;
 mod find;
@@ -28,6 +30,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use lcm_core::tokens::Correction;
 use lcm_core::{Arrival, OrderKey, SessionId, TimelineId};
 use lcm_store::{CheckOptions, CheckReport, IndexStatus, Session, Snapshot, Store};
 
@@ -46,6 +49,7 @@ use crate::service::{
     TurnRequest, Turned,
 };
 use crate::turn::Live;
+use crate::usage::Usage;
 
 /// Whose messages are when nobody says: the one agent of the one person that a data directory belongs to.
 pub const DEFAULT_AGENT: &str = "default";
@@ -69,6 +73,8 @@ pub struct Engine {
     live: Mutex<LiveSessions>,
     /// What lists cost from which nothing could be won.
     futile: Mutex<HashMap<SessionKey, u64>>,
+    /// What counts are corrected by, model by model.
+    usage: Usage,
 }
 
 #[derive(Default)]
@@ -97,8 +103,8 @@ impl Engine {
     /// An engine on a store that is open.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        let (remembered, live, futile) = Default::default();
-        Self { store, redactor: None, remembered, live, futile }
+        let (remembered, live, futile, usage) = Default::default();
+        Self { store, redactor: None, remembered, live, futile, usage }
     }
 
     /// The same engine, which keeps no secrets that the redactor knows. What the store has already stays as it is.
@@ -255,6 +261,7 @@ impl Service for Engine {
         let (turned, mut live) = turn::take_in(&self.store, &request.turn, &|session| self.take_live(session))?;
         let compressed = compress::compress(&self.store, request, turned, &mut live)?;
         self.put_live(live);
+        self.usage.shown(&request.turn.key, compressed.tokens_after, compressed.folds.clone());
         let told = compressed.tokens_before.max(request.current_tokens.unwrap_or(0));
         let mut futile = self.futile.lock().unwrap_or_else(PoisonError::into_inner);
         if compressed.messages.is_none() && told > request.options.threshold_tokens {
@@ -277,6 +284,14 @@ impl Service for Engine {
             }
             _ => (true, format!("{prompt_tokens} tokens are over the threshold of {threshold}")),
         }
+    }
+
+    fn report_usage(&self, key: &SessionKey, model: &str, prompt_tokens: u64) -> Correction {
+        self.usage.reported(key, model, prompt_tokens)
+    }
+
+    fn correction(&self, model: &str) -> Correction {
+        self.usage.correction(model)
     }
 
     fn behind(&self, scope: &Scope, messages: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, EngineError> {

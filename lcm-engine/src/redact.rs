@@ -293,7 +293,8 @@ impl Redactor {
                     if self.is_secret(key, value, under) {
                         let held = if let Json::String(text) = &*value { holds_json(text, 1) } else { None };
                         let mark = mark(built_in::PASSWORD);
-                        *value = held.map_or_else(|| mark.as_str().into(), |inner| Json::String(emptied(&inner, &mark)));
+                        *value =
+                            held.map_or_else(|| mark.as_str().into(), |inner| Json::String(emptied(&inner, &mark)));
                         any = true;
                     } else {
                         any |= self.pass(value, under);
@@ -529,7 +530,8 @@ impl Pattern {
     /// What is secret in a text, in order; at most so much.
     fn find(&self, text: &[u8], max: usize) -> Vec<Range<usize>> {
         let is_secret = |range: &Range<usize>| {
-            !range.is_empty() && !(self.has_placeholders && is_placeholder(&text[range.clone()]))
+            let is_stand_in = self.has_placeholders && is_placeholder(&text[range.clone()]);
+            !range.is_empty() && !is_stand_in
         };
         match self.group {
             None => self.regex.find_iter(text).map(|found| found.range()).filter(is_secret).take(max).collect(),
