@@ -11,8 +11,8 @@ use lcm_core::SummaryNumber;
 use lcm_engine::compress::CompressOptions;
 use lcm_engine::compress::summary::{Summarizer, SummarizerError, SummaryPrompt};
 use lcm_engine::service::{
-    Child, CompressRequest, DownTo, ExpandRequest, Expansion, OutMessage, SearchMode, SearchRequest, Service,
-    SessionKey,
+    Child, CompressRequest, Compressed, DownTo, ExpandRequest, Expansion, OutMessage, SearchMode, SearchRequest,
+    Service, SessionKey,
 };
 use lcm_store::{Scope, Words};
 use serde::Deserialize;
@@ -89,14 +89,36 @@ impl Settings {
     }
 }
 
+/// The options in force, by the names under which they are set.
+fn in_force(options: &CompressOptions) -> Value {
+    let options = options.in_force();
+    json!({
+        "threshold_tokens": options.threshold_tokens,
+        "protect_first": options.protect_first,
+        "protect_last": options.protect_last,
+        "tail_tokens_max": options.tail_tokens_max,
+        "summary_tokens_max": options.summary_tokens_max,
+        "summary_time_max_ms": u64::try_from(options.summary_time_max.as_millis()).unwrap_or(u64::MAX),
+        "alternates": options.alternates,
+    })
+}
+
 /// A summary model that behaves as it is told.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 pub struct ModelStub {
     mode: String,
     #[serde(default)]
     text: String,
     #[serde(skip)]
     calls: std::sync::Arc<AtomicU64>,
+}
+
+impl ModelStub {
+    /// A model that always says the same.
+    #[must_use]
+    pub fn fixed(text: &str) -> Self {
+        Self { mode: "fixed".to_owned(), text: text.to_owned(), ..Self::default() }
+    }
 }
 
 impl Summarizer for ModelStub {
@@ -138,6 +160,7 @@ pub fn answer(host: &Host, asked: &Asked) -> Result<Option<String>, Box<dyn Erro
                 turn: host.turn(&asked.agent, &asked.session, given.clone()),
                 options: asked.options.options(),
                 current_tokens: asked.current_tokens,
+                model: None,
                 force: asked.force,
                 focus: None,
                 summarizer: asked.model.as_ref().map(|model| -> &dyn Summarizer { model }),
@@ -147,18 +170,9 @@ pub fn answer(host: &Host, asked: &Asked) -> Result<Option<String>, Box<dyn Erro
                 "changed": done.messages.is_some(), "reason": done.reason, "failures": done.failures,
                 "before": done.tokens_before, "after": done.tokens_after, "folds": done.folds.len(),
             });
-            let shown = match &done.messages {
-                None => given,
-                Some(shown) => shown
-                    .iter()
-                    .map(|message| match message {
-                        OutMessage::Given(at) => given[*at].clone(),
-                        OutMessage::Made(json) => json.clone(),
-                    })
-                    .collect(),
-            };
-            with_messages(&told, &shown)?
+            with_messages(&told, &shown(done, given))?
         }
+        "options" => in_force(&asked.options.options()).to_string(),
         "behind" => with_messages(&json!({}), &engine.behind(&host.scope_of(&asked.agent), &messages())?)?,
         "weigh" => json!({"tokens": engine.weigh(&messages())?}).to_string(),
         "count" => json!({"messages": count(host, &asked.agent, Some(&asked.session))?}).to_string(),
@@ -175,8 +189,22 @@ pub fn answer(host: &Host, asked: &Asked) -> Result<Option<String>, Box<dyn Erro
     }))
 }
 
+/// The list that goes to a model: the one that was given, or what came of it.
+#[must_use]
+pub fn shown(done: Compressed, given: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let Some(messages) = done.messages else { return given };
+    let message = |message| match message {
+        OutMessage::Given(at) => given[at].clone(),
+        OutMessage::Made(json) => json,
+    };
+    messages.into_iter().map(message).collect()
+}
+
 /// An object with a list of messages as they are, put together as text.
-fn with_messages(told: &Value, messages: &[Vec<u8>]) -> Result<String, Box<dyn Error>> {
+///
+/// # Errors
+/// When a message is no UTF-8.
+pub fn with_messages(told: &Value, messages: &[Vec<u8>]) -> Result<String, Box<dyn Error>> {
     let mut answer = told.to_string();
     answer.pop();
     if answer.len() > 1 {

@@ -2,7 +2,8 @@
 //!
 //! One count serves the trigger, the cut, the size of a node and every report. It is made once, when a message comes,
 //! and kept; so it must be the same on every machine and for ever: integers only, no table that is loaded, no float.
-//! Correcting it for the model at hand is done where counts are used.
+//! Correcting it for the model at hand is done where counts are used, with what that model's provider reports
+//! ([`Correction`]).
 //!
 //! The built-in [`Estimate`] cuts a text into the pieces that byte-pair tokenizers of today cut it into before they
 //! look anything up (words with the space before them, up to three digits, runs of punctuation, runs of white
@@ -26,6 +27,84 @@ pub trait TokenCounter: Send + Sync {
 
     /// Changes whenever a count may: counts of two versions are never compared.
     fn version(&self) -> u16;
+}
+
+/// What stored counts are multiplied by where they are used with one model.
+///
+/// The estimate is fitted to what Claude models report; others differ by a factor that is nearly the same from message
+/// to message. It is learned from the differences between what a provider reports for consecutive requests: a total
+/// also holds the host's own prompt and its tools' schemas, which we never see.
+///
+/// One factor only: what a call and a message cost beside their text is in the stored count, and as nearly every step
+/// has one call and one result, differences cannot tell the two apart; three unknowns would follow noise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Correction {
+    /// Within [`SCALE_MIN`] and [`SCALE_MAX`].
+    scale_per_mille: u32,
+}
+
+/// What two consecutive requests of one model differed by, with no fold between them: tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// By the stored counts of what was shown.
+    pub stored: u64,
+    /// By what the provider reported.
+    pub reported: u64,
+}
+
+/// The least that a correction makes of a stored count, in thousandths: below, the report is about something else.
+const SCALE_MIN: u32 = 700;
+/// The most.
+const SCALE_MAX: u32 = 1600;
+/// One step moves a correction by at most one part in so many: a single wrong report does little harm.
+const STEP_PART: u32 = 10;
+/// A difference of fewer stored tokens is noise: a date in the host's prompt, a tool more.
+const DIFFERENCE_MIN: u64 = 500;
+
+impl Default for Correction {
+    /// Stored counts as they are.
+    fn default() -> Self {
+        Self { scale_per_mille: 1000 }
+    }
+}
+
+impl Correction {
+    /// Thousandths of a token for one stored token; 700 to 1600.
+    #[must_use]
+    pub const fn scale_per_mille(self) -> u32 {
+        self.scale_per_mille
+    }
+
+    /// What so many stored tokens cost, rounded up.
+    #[must_use]
+    pub fn apply(self, stored: u64) -> u64 {
+        let thousandths = u128::from(stored) * u128::from(self.scale_per_mille);
+        u64::try_from(thousandths.div_ceil(1000)).unwrap_or(u64::MAX)
+    }
+
+    /// The most stored tokens that cost at most so many: budgets and thresholds, as stored counts see them.
+    #[must_use]
+    pub fn stored_within(self, tokens: u64) -> u64 {
+        let stored = u128::from(tokens) * 1000 / u128::from(self.scale_per_mille);
+        u64::try_from(stored).unwrap_or(u64::MAX)
+    }
+
+    /// The correction after one more report: half of the way to what the difference says, at most a tenth.
+    ///
+    /// A small difference, or one without a report, says nothing and changes nothing.
+    #[must_use]
+    pub fn refined(self, difference: Difference) -> Self {
+        let Difference { stored, reported } = difference;
+        if stored < DIFFERENCE_MIN || reported == 0 {
+            return self;
+        }
+        let said = u128::from(reported) * 1000 / u128::from(stored);
+        let said = u32::try_from(said).unwrap_or(u32::MAX).clamp(SCALE_MIN, SCALE_MAX);
+        let now = self.scale_per_mille;
+        // Rounded up, so that it arrives and does not stop one short for ever.
+        let step = now.abs_diff(said).div_ceil(2).min(now / STEP_PART);
+        Self { scale_per_mille: if said < now { now - step } else { now + step } }
+    }
 }
 
 /// The built-in estimate. See the module.
@@ -611,6 +690,76 @@ mod tests {
     fn what_cannot_be_read_is_charged_by_its_length() {
         let damaged = StoredMessage { canon: &[b'x'; 300], order: &[], bodies: &[&[b'y'; 3000]] };
         assert_eq!(Estimate.count(&damaged), 1100);
+    }
+
+    #[test]
+    fn a_correction_goes_half_of_the_way_and_at_most_a_tenth() {
+        let from = Correction::default();
+        let after = |stored, reported| from.refined(Difference { stored, reported }).scale_per_mille();
+        assert_eq!(after(1000, 1100), 1050);
+        assert_eq!(after(1000, 1001), 1001);
+        assert_eq!(after(1000, 1500), 1100);
+        assert_eq!(after(1000, 100_000), 1100);
+        assert_eq!(after(1000, 800), 900);
+        assert_eq!(after(1000, 1), 900);
+        // What says nothing.
+        assert_eq!(after(499, 900), 1000);
+        assert_eq!(after(0, 900), 1000);
+        assert_eq!(after(100_000, 0), 1000);
+    }
+
+    proptest! {
+        #[test]
+        fn a_correction_converges_to_a_constant_ratio_and_stays(
+            ratio in SCALE_MIN..=SCALE_MAX,
+            differences in prop::collection::vec(DIFFERENCE_MIN..1_000_000, 40),
+        ) {
+            let mut correction = Correction::default();
+            for stored in differences {
+                let reported = stored * u64::from(ratio) / 1000;
+                correction = correction.refined(Difference { stored, reported });
+            }
+            // A report is a whole number of tokens, so of a small difference a thousandth or two are lost.
+            prop_assert!(correction.scale_per_mille().abs_diff(ratio) <= 2, "{correction:?} for {ratio}");
+        }
+
+        #[test]
+        fn a_correction_stays_in_its_bounds_and_moves_by_a_tenth_at_most(
+            differences in prop::collection::vec((any::<u64>(), any::<u64>()), 0..60),
+        ) {
+            let mut correction = Correction::default();
+            for (stored, reported) in differences {
+                let before = correction.scale_per_mille();
+                correction = correction.refined(Difference { stored, reported });
+                let after = correction.scale_per_mille();
+                prop_assert!((SCALE_MIN..=SCALE_MAX).contains(&after));
+                prop_assert!(before.abs_diff(after) * STEP_PART <= before, "{before} to {after}");
+            }
+        }
+
+        #[test]
+        fn an_outlier_is_made_up_for_by_the_reports_behind_it(
+            ratio in SCALE_MIN..=SCALE_MAX,
+            outlier in (DIFFERENCE_MIN..1_000_000, any::<u64>()),
+        ) {
+            let exact = Difference { stored: 100_000, reported: u64::from(ratio) * 100 };
+            let learned = (0..40).fold(Correction::default(), |correction, _| correction.refined(exact));
+            prop_assert_eq!(learned.scale_per_mille(), ratio);
+            let hit = learned.refined(Difference { stored: outlier.0, reported: outlier.1 });
+            let healed = (0..10).fold(hit, |correction, _| correction.refined(exact));
+            prop_assert_eq!(healed, learned);
+        }
+
+        #[test]
+        fn what_is_within_a_budget_costs_no_more_than_it_and_one_more_does(
+            scale_per_mille in SCALE_MIN..=SCALE_MAX,
+            tokens in 0..u64::MAX / 4,
+        ) {
+            let correction = Correction { scale_per_mille };
+            let stored = correction.stored_within(tokens);
+            prop_assert!(correction.apply(stored) <= tokens);
+            prop_assert!(correction.apply(stored + 1) > tokens);
+        }
     }
 
     proptest! {

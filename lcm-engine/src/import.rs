@@ -17,6 +17,7 @@ use crate::Engine;
 use crate::error::EngineError;
 use crate::hosts::Incoming;
 use crate::ingest::Job;
+use crate::redact::Redactor;
 use crate::service::{ImportOptions, Imported, Ingested};
 
 /// A batch is full with so many messages. Each commit rewrites most pages of the hash index, whose keys are random,
@@ -45,8 +46,8 @@ pub(crate) fn import(
         let (to_index, written) = mpsc::channel();
         scope.spawn(move || write_all(store, &batches, &tell, &to_index));
         scope.spawn(move || index_along(store, &written));
-        let mut feeding =
-            Feeding { store, to_write, told, report, batch: Batch::default(), in_flight: VecDeque::new() };
+        let (redactor, in_flight) = (engine.redactor.as_ref(), VecDeque::new());
+        let mut feeding = Feeding { store, redactor, to_write, told, report, batch: Batch::default(), in_flight };
         feeding.feed(lists, options)
     })?;
     let places = store.snapshot()?.places_len()?;
@@ -76,6 +77,7 @@ struct Batch {
 
 struct Feeding<'a> {
     store: &'a Store,
+    redactor: Option<&'a Redactor>,
     to_write: SyncSender<Vec<Job>>,
     told: Receiver<Result<Vec<Ingested>, EngineError>>,
     report: &'a mut dyn FnMut(&Ingested),
@@ -90,7 +92,10 @@ impl Feeding<'_> {
         lists: &mut (dyn Iterator<Item = Incoming> + Send),
         options: &ImportOptions<'_>,
     ) -> Result<(), EngineError> {
-        for incoming in lists {
+        for mut incoming in lists {
+            if let Some(redactor) = self.redactor {
+                redactor.redact_list(&mut incoming)?;
+            }
             let name = Job::name_of(&incoming, &options.defaults);
             if self.is_under_way(&name) {
                 self.flush()?;

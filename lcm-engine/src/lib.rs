@@ -1,20 +1,24 @@
 //! What is done: the context engine, without sockets, arguments, environment or a clock of its own.
 //!
-//! Modules in reading order: the [`service`] is the contract; [`hosts`] decode what hosts write, [`valid`] holds what
-//! providers demand. A host that shows its whole list turn by turn: `align` says what of it is new, `turn` keeps that,
-//! [`compress`] folds what is too long and `assemble` is how folds are shown. A list that is imported: `known` says how
-//! far it is known and `ingest` keeps the rest, `import` does that for many. `find`, `read`, `search` and `export`
-//! answer. An [`Engine`] is a store and does all of it.
+//! Modules in reading order: the [`service`] is the contract; [`hosts`] decode what hosts write, [`redact`] replaces
+//! secrets in it where that is wanted, [`valid`] holds what providers demand. A host that shows its whole list turn by
+//! turn: `align` says what of it is new, `turn` keeps that, `usage` learns what its provider counts, [`compress`] folds
+//! what is too long and `assemble` is how folds are shown. A list that is imported: `known` says how far it is known and
+//! `ingest` keeps the rest, `import` does that for many. `find`, `read`, `search` and `export` answer. An [`Engine`] is a
+//! store and does all of it.
 //!
 //! Not here: what is kept and how (`lcm-store`), and who asks (`lcm-cli`).
 
 pub mod service;
 pub mod hosts;
+pub mod redact;
 pub mod valid;
 mod align;
 mod assemble;
 mod turn;
+mod usage;
 pub mod compress;
+mod options;
 mod known;
 mod ingest;
 mod import;
@@ -28,6 +32,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use lcm_core::tokens::Correction;
 use lcm_core::{Arrival, OrderKey, SessionId, TimelineId};
 use lcm_store::{CheckOptions, CheckReport, IndexStatus, Session, Snapshot, Store};
 
@@ -38,6 +43,7 @@ use crate::compress::CompressOptions;
 use crate::hosts::Incoming;
 use crate::ingest::Job;
 use crate::known::Known;
+use crate::redact::Redactor;
 use crate::service::{
     CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion, ExportRecord, ExportRequest, GrepPage,
     GrepRequest, ImportOptions, Imported, IngestRequest, Ingested, LogPage, LogRequest, Progress, ReadPage,
@@ -45,6 +51,7 @@ use crate::service::{
     TurnRequest, Turned,
 };
 use crate::turn::Live;
+use crate::usage::Usage;
 
 /// Whose messages are when nobody says: the one agent of the one person that a data directory belongs to.
 pub const DEFAULT_AGENT: &str = "default";
@@ -62,12 +69,16 @@ const FUTILE_MAX: usize = 4096;
 /// A store and what is done with it. Shared by any number of threads.
 pub struct Engine {
     store: Store,
+    /// What replaces secrets before anything is written; `None` to keep all as it was said.
+    redactor: Option<Redactor>,
     /// What the last lists were compared with, so that a turn costs what is new in it.
     remembered: Mutex<Remembered>,
     /// What the last turns were aligned with.
     live: Mutex<LiveSessions>,
     /// What lists cost from which nothing could be won.
     futile: Mutex<HashMap<SessionKey, u64>>,
+    /// What counts are corrected by, model by model.
+    usage: Usage,
 }
 
 #[derive(Default)]
@@ -96,7 +107,14 @@ impl Engine {
     /// An engine on a store that is open.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        Self { store, remembered: Mutex::default(), live: Mutex::default(), futile: Mutex::default() }
+        let (remembered, live, futile, usage) = Default::default();
+        Self { store, redactor: None, remembered, live, futile, usage }
+    }
+
+    /// The same engine, which keeps no secrets that the redactor knows. What the store has already stays as it is.
+    #[must_use]
+    pub fn with_redactor(self, redactor: Redactor) -> Self {
+        Self { redactor: Some(redactor), ..self }
     }
 
     /// The store.
@@ -221,7 +239,10 @@ impl Service for Engine {
 
     fn ingest(&self, request: IngestRequest) -> Result<Ingested, EngineError> {
         let snapshot = self.store.snapshot()?;
-        let IngestRequest { incoming, defaults, by, now_ms } = request;
+        let IngestRequest { mut incoming, defaults, by, now_ms } = request;
+        if let Some(redactor) = &self.redactor {
+            redactor.redact_list(&mut incoming)?;
+        }
         let recall = |session: &Session| self.recall(&snapshot, session);
         let mut job = Job::new(&snapshot, incoming, &defaults, &by, now_ms, recall)?;
         drop(snapshot);
@@ -244,6 +265,7 @@ impl Service for Engine {
         let mut taken = turn::take_in(&self.store, &request.turn, &|session| self.take_live(session))?;
         let compressed = compress::compress(&self.store, request, &mut taken)?;
         self.put_live(taken.live);
+        self.usage.shown(&request.turn.key, compressed.tokens_after, compressed.folds.clone());
         let told = compressed.tokens_before.max(request.current_tokens.unwrap_or(0));
         let mut futile = self.futile.lock().unwrap_or_else(PoisonError::into_inner);
         if compressed.messages.is_none() && told > request.options.threshold_tokens {
@@ -270,6 +292,14 @@ impl Service for Engine {
             }
             _ => (true, format!("{prompt_tokens} tokens are over the threshold of {threshold}")),
         }
+    }
+
+    fn report_usage(&self, key: &SessionKey, model: &str, prompt_tokens: u64) -> Correction {
+        self.usage.reported(key, model, prompt_tokens)
+    }
+
+    fn correction(&self, model: &str) -> Correction {
+        self.usage.correction(model)
     }
 
     fn behind(&self, scope: &Scope, messages: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, EngineError> {

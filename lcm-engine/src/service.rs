@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use lcm_core::tokens::Correction;
 use lcm_core::{Arrival, Handle, Level, NodeId, OpId, Owner, Role, SessionId, SummaryNumber, TimelineId};
 pub use lcm_store::{
     Branches, CheckReport, Cursor, Cut, Fault, Filter, Grep, IndexState, IndexStatus, Kinds, LetterCase, Order,
@@ -132,6 +133,13 @@ pub trait Service {
     /// A list from which nothing could be won is left alone until it has grown.
     fn is_due(&self, key: &SessionKey, prompt_tokens: u64, options: &CompressOptions) -> (bool, String);
 
+    /// Hears what a model's provider says that the session's newest list cost, its own prompt and tools included;
+    /// gives what the model's counts are corrected by from now on. Learned from differences between such reports.
+    fn report_usage(&self, key: &SessionKey, model: &str, prompt_tokens: u64) -> Correction;
+
+    /// What a model's counts are corrected by; as they are where nothing was reported.
+    fn correction(&self, model: &str) -> Correction;
+
     /// What a list stands for: every original behind it, in order. A fold gives what it is of, a message shown in
     /// part the whole, anything else itself.
     ///
@@ -225,6 +233,8 @@ pub struct CompressRequest<'a> {
     pub options: CompressOptions,
     /// What the host's provider says the request costs, when it does: tokens.
     pub current_tokens: Option<u64>,
+    /// The model that the list goes to, when the host says: its counts are corrected by what was reported of it.
+    pub model: Option<String>,
     /// Fold whatever there is to win, also below the threshold.
     pub force: bool,
     /// What the summaries should keep above all.

@@ -152,9 +152,10 @@ class Lcm(casekit.Adapter):
 
     def op_status(self, session_id=None):
         told = self.bridge.ask(op="nodes", agent=self.agent, session=session_id or self.session)
+        in_force = self.bridge.ask(op="options", options=self.options())
         return {"nodes": len(told["nodes"]), "failures": self.failures, "reason": self.last.get("reason"),
-                "context_length": self.window, "threshold_tokens": self.threshold(),
-                "tail_max_tokens": self.config.get("tail_max_tokens") or self.threshold() * 2 // 5}
+                "context_length": self.window, "threshold_tokens": in_force["threshold_tokens"],
+                "tail_max_tokens": in_force["tail_tokens_max"]}
 
     def op_nodes(self, session_id=None):
         return self.bridge.ask(op="nodes", agent=self.agent, session=session_id or self.session)["nodes"]

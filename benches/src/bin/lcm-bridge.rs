@@ -23,8 +23,7 @@ use lcm_core::{Arrival, SessionId};
 use lcm_engine::EngineError;
 use lcm_engine::compress::CompressOptions;
 use lcm_engine::service::{
-    CompressRequest, GrepRequest, LetterCase, Order, OutMessage, Pattern, ReadRequest, Scope, SearchMode,
-    SearchRequest, Service,
+    CompressRequest, GrepRequest, LetterCase, Order, Pattern, ReadRequest, Scope, SearchMode, SearchRequest, Service,
 };
 use lcm_store::{Grep, Pace, Words};
 use serde::Deserialize;
@@ -177,24 +176,19 @@ impl Bridge {
         let given: Vec<Vec<u8>> = request.messages.iter().map(|raw| raw.get().as_bytes().to_vec()).collect();
         let turn = self.host.turn(OWNER, &namespace.name, given.clone());
         let options = CompressOptions { threshold_tokens: request.budget_tokens, ..CompressOptions::default() };
-        let wanted =
-            CompressRequest { turn, options, current_tokens: None, force: true, focus: None, summarizer: None };
+        let wanted = CompressRequest {
+            turn,
+            options,
+            current_tokens: None,
+            model: None,
+            force: true,
+            focus: None,
+            summarizer: None,
+        };
         let done = self.host.engine().compress(&wanted)?;
         namespace.session = done.turned.session;
         self.fresh = true;
-        let mut answer = String::from(r#"{"messages":["#);
-        let shown = done.messages.unwrap_or_else(|| (0..given.len()).map(OutMessage::Given).collect());
-        for message in shown {
-            if !answer.ends_with('[') {
-                answer.push(',');
-            }
-            match message {
-                OutMessage::Given(at) => answer.push_str(std::str::from_utf8(&given[at])?),
-                OutMessage::Made(json) => answer.push_str(std::str::from_utf8(&json)?),
-            }
-        }
-        answer.push_str("]}");
-        Ok(answer)
+        talk::with_messages(&json!({}), &talk::shown(done, given))
     }
 
     /// What the caller calls the messages that `ask` finds in a namespace.

@@ -3,8 +3,12 @@
 //! Takes `--stage S --workload F --store D --rounds N --seconds X --opt gen=PATH` and prints `@@` and one JSON
 //! object last. It calls the engine as a host would; nothing here knows what the workload holds.
 //!
-//! Two stages are ours alone: `oneshot` (whole processes of the program, `--opt cli=PATH`) and `complete` (every
-//! match of the generator's patterns in the whole store).
+//! Stages that are ours alone: `oneshot` (whole processes of the program, `--opt cli=PATH`), `complete` (every match of
+//! the generator's patterns in the whole store), `lists` (a host that shows its whole list each turn: a short one, to
+//! compare stores of different sizes, and one of a megabyte), `redact` (what looking for secrets costs).
+//!
+//! Of `compress`, `first` and `incremental` are with a model that answers the same at once, so that what is measured is
+//! ours; `extractive` is the same without a model.
 
 #![allow(
     clippy::print_stdout,
@@ -20,10 +24,16 @@ use std::time::{Duration, Instant};
 
 use lcm_benches::host::{Host, content_bytes, incoming};
 use lcm_benches::measure::{Samples, cpu_time, peak_resident_kb, timed};
+use lcm_benches::talk::{self, ModelStub};
 use lcm_benches::workload;
-use lcm_core::SessionId;
 use lcm_core::node::SummaryParts;
-use lcm_engine::service::{DownTo, ExpandRequest, Expansion, GrepRequest, Pattern, SearchMode, SearchRequest, Service};
+use lcm_core::{Json, SessionId};
+use lcm_engine::compress::CompressOptions;
+use lcm_engine::compress::summary::Summarizer;
+use lcm_engine::redact::{BUILT_IN, Redactor};
+use lcm_engine::service::{
+    CompressRequest, DownTo, ExpandRequest, Expansion, GrepRequest, Pattern, SearchMode, SearchRequest, Service,
+};
 use lcm_store::{Grep, StoreError, Words};
 use serde_json::{Map, Value, json};
 
@@ -35,6 +45,7 @@ struct Options {
     workload: PathBuf,
     store: PathBuf,
     round: u32,
+    rounds: u32,
     seconds: f64,
     extra: BTreeMap<String, String>,
 }
@@ -57,13 +68,16 @@ impl Options {
             Some(text) => text.parse::<f64>().map_err(|_| format!("{text} is no number")),
         };
         let (stage, workload, store) = (take("stage")?, take("workload")?, take("store")?);
-        let round =
-            take("round").ok().map_or(Ok(0), |text| text.parse().map_err(|_| format!("{text} is no number")))?;
+        let whole = |text: Option<String>, default: u32| {
+            text.map_or(Ok(default), |text| text.parse().map_err(|_| format!("{text} is no number")))
+        };
+        let (round, rounds) = (whole(take("round").ok(), 0)?, whole(take("rounds").ok(), 3)?);
         Ok(Self {
             stage,
             workload: workload.into(),
             store: store.into(),
             round,
+            rounds,
             seconds: number(take("seconds").ok(), 1.0)?,
             extra,
         })
@@ -94,6 +108,9 @@ fn run(options: &Options) -> Outcome {
         "import" => import(options),
         "open" => open(options),
         "turns" => turns(options),
+        "compress" => compress(options),
+        "lists" => lists(options),
+        "redact" => redact(options),
         "grep" => grep(options),
         "expand" => expand(options),
         "oneshot" => oneshot(options),
@@ -182,6 +199,156 @@ fn turns(options: &Options) -> Outcome {
         "turn": samples.report(),
         "turn_first100": samples.part(0..part).report(),
         "turn_last100": samples.part(all - part..all).report(),
+    }))
+}
+
+/// What the shared driver makes of a message: characters / 4, and 4.
+fn driver_tokens(json: &str) -> Result<u64, Box<dyn Error>> {
+    let message = Json::parse(json.as_bytes())?;
+    let characters = |value: Option<&Json>| value.and_then(Json::as_str).map_or(0, |text| text.chars().count());
+    let calls = message.get("tool_calls").and_then(Json::as_array).unwrap_or_default();
+    let arguments = calls.iter().map(|call| characters(call.get("function").and_then(|call| call.get("arguments"))));
+    let all = characters(message.get("content")) + arguments.sum::<usize>();
+    Ok(u64::try_from(all / 4 + 4)?)
+}
+
+/// What every stub of the shared driver answers with, nine times.
+const STUB_SENTENCE: &str = "The session request handler was changed so that a stale cache row is retried once before the \
+     timeout is reported; two tests were added and the migration was verified. ";
+/// A conversation that is compressed for the first time.
+const FIRST_TOKENS: u64 = 200_000;
+/// What comes in front of the newest messages before it is compressed again.
+const MORE_TOKENS: u64 = 22_000;
+/// The driver's newest messages.
+const TAIL_MESSAGES: usize = 64;
+/// A list is brought under this: about what those messages and a few summaries cost.
+const THRESHOLD_TOKENS: u64 = 24_000;
+
+fn compress(options: &Options) -> Outcome {
+    let host = Host::open(&options.store)?;
+    let stub = ModelStub::fixed(&format!(
+        "## Progress\n{}\nExpand for details about: session handler, cache rows, retry budget, migration test",
+        STUB_SENTENCE.repeat(9)
+    ));
+    let mut report = compress_with(options, &host, 0, Some(&stub))?;
+    report["extractive"] = compress_with(options, &host, 5, None)?;
+    Ok(report)
+}
+
+/// The sessions from this number on: what another one said before would be warm.
+fn compress_with(options: &Options, host: &Host, from: u32, model: Option<&dyn Summarizer>) -> Outcome {
+    let (mut first, mut incremental, mut shape) = (Samples::default(), Samples::default(), Vec::new());
+    let settings = CompressOptions {
+        threshold_tokens: THRESHOLD_TOKENS,
+        protect_last: TAIL_MESSAGES,
+        ..CompressOptions::default()
+    };
+    for round in 0..options.rounds {
+        let number = 10 * options.round + from + round;
+        let session = format!("compress-{number}");
+        let mut said = workload::make(options.generator()?, 8001, number)?.into_iter().map(|said| said.json);
+        let (mut list, mut tokens) = (Vec::new(), Vec::new());
+        while tokens.iter().sum::<u64>() < FIRST_TOKENS {
+            let json = said.next().ok_or("the generator's session is too short")?;
+            tokens.push(driver_tokens(&json)?);
+            list.push(json.into_bytes());
+        }
+        // The messages are in the store already, as in a live agent.
+        host.engine().turn(&host.turn("bench", &session, list.clone()))?;
+        for nth in 0..5 {
+            let request = CompressRequest {
+                turn: host.turn("bench", &session, list.clone()),
+                options: settings.clone(),
+                current_tokens: None,
+                model: None,
+                force: true,
+                focus: None,
+                summarizer: model,
+            };
+            let (sample, done) = timed(|| host.engine().compress(&request));
+            let done = done?;
+            if let Some(reason) = done.reason {
+                return Err(format!("nothing was folded: {reason}").into());
+            }
+            let samples = if nth == 0 { &mut first } else { &mut incremental };
+            samples.push(sample);
+            shape.push(json!([list.len(), done.tokens_before, done.tokens_after, done.folds.len(), done.model_calls]));
+            list = talk::shown(done, list);
+            tokens = list.iter().map(|json| driver_tokens(std::str::from_utf8(json)?)).collect::<Result<_, _>>()?;
+            let in_front = |tokens: &[u64]| tokens[..tokens.len().saturating_sub(TAIL_MESSAGES)].iter().sum::<u64>();
+            while in_front(&tokens) < MORE_TOKENS {
+                for json in said.by_ref().take(4) {
+                    tokens.push(driver_tokens(&json)?);
+                    list.push(json.into_bytes());
+                }
+                host.engine().turn(&host.turn("bench", &session, list.clone()))?;
+            }
+        }
+    }
+    shape.truncate(5);
+    // Of each: messages, tokens before and after by the stored count, folds, calls of the model.
+    Ok(json!({"first": first.report(), "incremental": incremental.report(), "shape": shape}))
+}
+
+/// Bytes of JSON of a long list.
+const LONG_LIST_BYTES: usize = 1 << 20;
+/// Turns on each list.
+const LIST_TURNS: usize = 50;
+
+/// A host that shows its whole list: 4 messages more each turn.
+fn lists(options: &Options) -> Outcome {
+    let host = Host::open(&options.store)?;
+    let (mut short, mut long, mut long_bytes) = (Samples::default(), Samples::default(), 0);
+    for round in 0..options.rounds {
+        let made = workload::make(options.generator()?, 7002, 10 * options.round + round)?;
+        let said: Vec<Vec<u8>> = made.into_iter().map(|said| said.json.into_bytes()).collect();
+        let grow = |name: &str, from: usize, samples: &mut Samples| -> Result<usize, Box<dyn Error>> {
+            let session = format!("lists-{name}-{}-{round}", options.round);
+            host.engine().turn(&host.turn("bench", &session, said[..from].to_vec()))?;
+            let mut bytes = 0;
+            for nth in 1..=LIST_TURNS {
+                let list = said.get(..from + 4 * nth).ok_or("the generator's session is too short")?.to_vec();
+                bytes = list.iter().map(Vec::len).sum();
+                let request = host.turn("bench", &session, list);
+                let (sample, turned) = timed(|| host.engine().turn(&request));
+                if turned?.new != 4 {
+                    return Err("a turn did not find its 4 new messages".into());
+                }
+                samples.push(sample);
+            }
+            Ok(bytes)
+        };
+        grow("short", 4, &mut short)?;
+        let mut total = 0;
+        let fits = |json: &&Vec<u8>| {
+            total += json.len();
+            total < LONG_LIST_BYTES
+        };
+        let from = said.iter().take_while(fits).count();
+        long_bytes = grow("long", from, &mut long)?;
+    }
+    Ok(json!({"short": short.report(), "long": long.report(), "long_bytes_at_end": long_bytes}))
+}
+
+/// All built-in patterns over the workload, on one core.
+fn redact(options: &Options) -> Outcome {
+    let (made, redactor) = timed(|| Redactor::new(BUILT_IN, &[]));
+    let redactor = redactor?;
+    let (mut messages, mut bytes) = (Vec::new(), 0);
+    for said in workload::read(&options.workload)?.iter().flat_map(|session| &session.messages) {
+        bytes += said.json.len();
+        messages.push(Json::parse(said.json.as_bytes())?);
+    }
+    let (mut best, mut hits) = (Duration::MAX, 0);
+    for _ in 0..options.rounds.max(1) {
+        let (sample, found) = timed(|| messages.iter().filter(|message| redactor.redact(message).is_some()).count());
+        (best, hits) = (best.min(sample.cpu), found);
+    }
+    Ok(json!({
+        "make_ms": made.wall.as_secs_f64() * 1e3,
+        "messages": messages.len(),
+        "redacted": hits,
+        "mb_per_s": ratio(bytes, best) / 1e6,
     }))
 }
 

@@ -173,7 +173,7 @@ impl CompressOptions {
             target: target.min(base),
             protect_first: self.protect_first,
             protect_last: self.protect_last,
-            tail_max: self.tail_tokens_max.unwrap_or(base * 2 / 5).min(base * 3 / 5),
+            tail_max: self.tail_tokens_of(base),
             chunk_max: CHUNK_TOKENS_MAX,
             // Of a small window a summary may take its share, or it says nothing.
             summary_max: self.summary_tokens_max.min((base / 3).max(40)),
