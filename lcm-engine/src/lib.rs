@@ -3,8 +3,8 @@
 //! Modules in reading order: the [`service`] is the contract; [`hosts`] decode what hosts write, [`valid`] holds what
 //! providers demand. A host that shows its whole list turn by turn: `align` says what of it is new, `turn` keeps that,
 //! [`compress`] folds what is too long and `assemble` is how folds are shown. A list that is imported: `known` says how
-//! far it is known and `ingest` keeps the rest, `import` does that for many. `find`, `read`, `search` and `export`
-//! answer. An [`Engine`] is a store and does all of it.
+//! far it is known and `ingest` keeps the rest, `import` does that for many. `find`, `read`, `spent`, `search`
+//! and `export` answer. An [`Engine`] is a store and does all of it.
 //!
 //! Not here: what is kept and how (`lcm-store`), and who asks (`lcm-cli`).
 
@@ -20,6 +20,7 @@ mod ingest;
 mod import;
 mod find;
 mod read;
+mod spent;
 mod search;
 mod export;
 pub mod error;
@@ -41,8 +42,8 @@ use crate::known::Known;
 use crate::service::{
     CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion, ExportRecord, ExportRequest, GrepPage,
     GrepRequest, ImportOptions, Imported, IngestRequest, Ingested, LogPage, LogRequest, Progress, ReadPage,
-    ReadRequest, Scope, SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey, Status,
-    TurnRequest, Turned,
+    ReadRequest, Scope, SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey, Spent,
+    Status, TurnRequest, Turned,
 };
 use crate::turn::Live;
 
@@ -217,6 +218,10 @@ impl Service for Engine {
 
     fn status(&self) -> Result<Status, EngineError> {
         read::status(&self.store)
+    }
+
+    fn spent(&self, scope: &Scope, since_ms: Option<i64>) -> Result<Spent, EngineError> {
+        spent::spent(&self.store.snapshot()?, scope, since_ms)
     }
 
     fn ingest(&self, request: IngestRequest) -> Result<Ingested, EngineError> {
