@@ -264,6 +264,13 @@ pub(crate) const TABLE: &[Setting] = &[
         "Names of built-in patterns that are used; nothing for all of them.",
     )
     .as_in(&["LCM_SENSITIVE_PATTERNS"]),
+    setting(
+        "redact.own",
+        Kind::List,
+        "",
+        "",
+        "Patterns of one's own, each a name, `=` and a regular expression; one with a comma in it can stand in the file only.",
+    ),
 ];
 
 /// Variables of ours that are no settings.

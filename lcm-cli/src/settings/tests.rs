@@ -153,6 +153,16 @@ fn a_key_that_others_can_see_is_told_of() {
 }
 
 #[test]
+fn lists_are_read_from_every_layer() {
+    let (file, env) = ("redact.own = ['a=x{1,2}', 'b=y']\n", [("LCM_SENSITIVE_PATTERNS", "jwt, api_key,")]);
+    let found = Desk::new(file, &env).find(&[]);
+    let list = |parts: [&str; 2]| Value::List(parts.map(str::to_owned).to_vec());
+    assert_eq!(*found.settings.value("redact.own"), list(["a=x{1,2}", "b=y"]));
+    assert_eq!(*found.settings.value("redact.patterns"), list(["jwt", "api_key"]));
+    assert!(found.problems.is_empty());
+}
+
+#[test]
 fn half_a_model_is_none() {
     let found = Desk::new("summary.base_url = 'http://localhost'\n", &[]).find(&[]);
     assert!(found.settings.model().unwrap_err().to_string().contains("summary.model"));
