@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check, describe, expand, export, grep, import, log, repair, sessions, show, status};
+use crate::commands::{check, config, describe, expand, export, grep, import, log, repair, sessions, show, status};
 
 /// Keep every message of an agent, find it again, give it back
 #[derive(Parser, Debug)]
@@ -78,6 +78,7 @@ pub(crate) enum Command {
     Status(status::StatusArgs),
     Export(export::ExportArgs),
     Check(check::CheckArgs),
+    Config(config::ConfigArgs),
     Repair(repair::RepairArgs),
 }
 

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
+use lcm_engine::compress::summary::SummarizerError;
 use lcm_engine::error::{EngineError, StoreError};
 
 /// The exit codes.
@@ -83,6 +84,12 @@ pub(crate) enum CliError {
         #[source]
         source: io::Error,
     },
+    /// Settings that cannot be taken, each a sentence; at least one.
+    #[error("{}", settings(.0))]
+    Settings(Vec<String>),
+    /// The summary model does not answer as it should.
+    #[error(transparent)]
+    Model(SummarizerError),
     /// The engine or the store.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -107,6 +114,7 @@ impl CliError {
         match self {
             Self::Usage { .. } | Self::Ambiguous { .. } | Self::File { .. } | Self::Output(_) => exit::USAGE,
             Self::NotFound { .. } => exit::NOTHING,
+            Self::Settings(_) | Self::Model(_) => exit::USAGE,
             Self::Closed => exit::DONE,
             Self::Engine(error) => match error {
                 EngineError::Store(StoreError::Pattern(_)) | EngineError::Pattern(_) => exit::USAGE,
@@ -129,6 +137,8 @@ impl CliError {
             Self::Usage { hint, .. } => hint.clone(),
             Self::Ambiguous { .. } => text("give more of it, or the number"),
             Self::NotFound { hint, .. } => text(hint),
+            Self::Settings(_) => text("`lcm-cli config show` lists all settings and where they come from"),
+            Self::Model(_) => text("`lcm-cli config show` tells what is set for it, and where"),
             Self::File { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 text("look at the name; one that does not begin with / is looked for in the folder you are in")
             }
@@ -140,14 +150,27 @@ impl CliError {
         }
     }
 
-    /// What a text can mean that is not clear, each a line.
+    /// What a text can mean that is not clear, or what all is wrong, each a line.
     pub(crate) fn candidates(&self) -> &[String] {
-        if let Self::Ambiguous { candidates, .. } = self { candidates } else { &[] }
+        match self {
+            Self::Ambiguous { candidates, .. } => candidates,
+            // One stands in the sentence.
+            Self::Settings(problems) if problems.len() > 1 => problems,
+            _ => &[],
+        }
     }
 
     /// The error and what is behind it, in one line.
     pub(crate) fn sentence(&self) -> String {
         chain(self)
+    }
+}
+
+/// What is wrong with settings, as a sentence.
+fn settings(problems: &[String]) -> String {
+    match problems {
+        [problem] => problem.clone(),
+        problems => format!("{} settings are wrong", problems.len()),
     }
 }
 

@@ -8,10 +8,11 @@ use std::ops::Range;
 use lcm_core::{Json, Level};
 use lcm_engine::service::{
     Child, Description, Entry, IndexState, IndexStatus, Line, Revision, Session, SessionDescription, SessionEntry,
-    Status, Whole,
+    Spent, Status, Whole,
 };
 
 use crate::moment;
+use crate::settings::Spending;
 
 type Entries = Vec<(&'static str, Json)>;
 
@@ -220,7 +221,21 @@ pub(crate) fn index(index: &IndexStatus) -> Json {
     ])
 }
 
-pub(crate) fn status(status: &Status) -> Json {
+/// What summaries cost.
+fn spent(spent: &Spent) -> Entries {
+    vec![("summaries", spent.summaries.into()), ("calls", spent.calls.into()), ("tokens", spent.tokens.into())]
+}
+
+/// How the store is; what summaries cost ever, and in the window that is capped. A cap of tokens is absent where there
+/// is none.
+pub(crate) fn status(status: &Status, ever: &Spent, now: &Spent, spending: &Spending) -> Json {
+    let mut window = spent(now);
+    window.extend([("seconds", spending.window.as_secs().into()), ("calls_max", spending.calls_max.into())]);
+    if spending.tokens_max > 0 {
+        window.push(("tokens_max", spending.tokens_max.into()));
+    }
+    let mut spent = spent(ever);
+    spent.push(("window", Json::object(window)));
     Json::object([
         ("home", text(&status.home.to_string_lossy())),
         ("format", status.format.into()),
@@ -229,5 +244,6 @@ pub(crate) fn status(status: &Status) -> Json {
         ("records", status.records.into()),
         ("data_bytes", status.data_bytes.into()),
         ("index", index(&status.index)),
+        ("spent", Json::object(spent)),
     ])
 }

@@ -2,7 +2,8 @@
 //!
 //! [`run`] is all of it; [`main`] gives it the real world. A command asks the service and hands what it says to the
 //! `Ui`; it decides nothing else. Modules in reading order: `args` is what can be asked, `commands` answer,
-//! `import` opens what people have, `paths` says where the store is, `target` writes files, `ui` shows, `error`
+//! `import` opens what people have, `paths` says where the store is, `settings` what is set and
+//! where, `summarize` asks models, `target` writes files, `ui` shows, `error`
 //! explains.
 
 mod args;
@@ -11,6 +12,8 @@ mod import;
 mod json;
 mod moment;
 mod paths;
+mod settings;
+mod summarize;
 mod target;
 mod ui;
 mod error;
@@ -36,6 +39,8 @@ pub struct World {
     pub args: Vec<OsString>,
     /// Looks up an environment variable.
     pub env: Box<Env>,
+    /// The names of the environment variables there are; what is set to nobody's use is told.
+    pub variables: Vec<OsString>,
     /// Where `-` reads from.
     pub stdin: Box<dyn Read + Send>,
     /// Data goes here.
@@ -68,6 +73,7 @@ pub fn main() -> ExitCode {
     let world = World {
         args: std::env::args_os().collect(),
         env: Box::new(|name| std::env::var_os(name)),
+        variables: std::env::vars_os().map(|(name, _)| name).collect(),
         stdin: Box::new(io::stdin()),
         now_ms: jiff::Timestamp::now().as_millisecond(),
         time_zone: None,
@@ -110,14 +116,15 @@ fn log_when_asked() {
 
 /// Runs the program; gives its exit code.
 pub fn run(world: World) -> u8 {
-    let World { args, env, stdin, mut stdout, mut stderr, now_ms, time_zone, columns } = world;
+    let World { args, env, variables, stdin, mut stdout, mut stderr, now_ms, time_zone, columns } = world;
     let parsed = match args::parse(args, columns) {
         Ok(parsed) => parsed,
         Err(error) => return show_usage(error, &mut stdout, &mut stderr),
     };
     let surroundings = ui::Surroundings { now_ms, time_zone, tz: env("TZ"), pager: env("PAGER") };
     let mut ui = ui::Ui::new(stdout, stderr, &parsed.global, surroundings);
-    let done = commands::run(parsed, &*env, stdin, &mut ui).and_then(|outcome| ui.finish().map(|()| outcome));
+    let done =
+        commands::run(parsed, &*env, &variables, stdin, &mut ui).and_then(|outcome| ui.finish().map(|()| outcome));
     match done {
         Ok(outcome) => outcome.exit_code(),
         Err(CliError::Closed) => exit::DONE,

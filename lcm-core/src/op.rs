@@ -58,6 +58,10 @@ pub enum Change {
     Stage {
         /// How many were made for it.
         summaries: u64,
+        /// How often a model was asked to write them.
+        calls: u64,
+        /// What models read and wrote for them, by our estimate.
+        tokens: u64,
     },
     /// A message is never folded from now on.
     Pin {

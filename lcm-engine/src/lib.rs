@@ -4,8 +4,8 @@
 //! secrets in it where that is wanted, [`valid`] holds what providers demand. A host that shows its whole list turn by
 //! turn: `align` says what of it is new, `turn` keeps that, `usage` learns what its provider counts, [`compress`] folds
 //! what is too long and `assemble` is how folds are shown. A list that is imported: `known` says how far it is known and
-//! `ingest` keeps the rest, `import` does that for many. `find`, `read`, `search` and `export` answer. An [`Engine`] is a
-//! store and does all of it.
+//! `ingest` keeps the rest, `import` does that for many. `find`, `read`, `spent`, `search` and `export` answer. An
+//! [`Engine`] is a store and does all of it.
 //!
 //! Not here: what is kept and how (`lcm-store`), and who asks (`lcm-cli`).
 
@@ -24,6 +24,7 @@ mod ingest;
 mod import;
 mod find;
 mod read;
+mod spent;
 mod search;
 mod export;
 pub mod error;
@@ -47,8 +48,8 @@ use crate::redact::Redactor;
 use crate::service::{
     CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion, ExportRecord, ExportRequest, GrepPage,
     GrepRequest, ImportOptions, Imported, IngestRequest, Ingested, LogPage, LogRequest, Progress, ReadPage,
-    ReadRequest, Scope, SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey, Status,
-    TurnRequest, Turned,
+    ReadRequest, Scope, SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey, Spent,
+    Status, TurnRequest, Turned,
 };
 use crate::turn::Live;
 use crate::usage::Usage;
@@ -235,6 +236,10 @@ impl Service for Engine {
 
     fn status(&self) -> Result<Status, EngineError> {
         read::status(&self.store)
+    }
+
+    fn spent(&self, scope: &Scope, since_ms: Option<i64>) -> Result<Spent, EngineError> {
+        spent::spent(&self.store.snapshot()?, scope, since_ms)
     }
 
     fn ingest(&self, request: IngestRequest) -> Result<Ingested, EngineError> {

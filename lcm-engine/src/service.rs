@@ -95,6 +95,12 @@ pub trait Service {
     /// When the store cannot be read.
     fn status(&self) -> Result<Status, EngineError>;
 
+    /// What summaries of the sessions in scope cost, from this moment on or ever.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn spent(&self, scope: &Scope, since_ms: Option<i64>) -> Result<Spent, EngineError>;
+
     /// Takes in what a host shows: keeps what is new of it.
     ///
     /// # Errors
@@ -675,6 +681,17 @@ pub struct Status {
     pub data_bytes: u64,
     /// How far the search index got.
     pub index: IndexStatus,
+}
+
+/// What summaries cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Summaries that were made, with a model or without.
+    pub summaries: u64,
+    /// How often a model was asked.
+    pub calls: u64,
+    /// What models read and wrote, in tokens by our estimate.
+    pub tokens: u64,
 }
 
 /// Who said something, and in which session.

@@ -157,7 +157,7 @@ enum ChangeRow {
     Revise { arrival: u64, form: [u8; 32] },
     Fold { summary: [u8; 32] },
     Unfold { summary: [u8; 32] },
-    Stage { summaries: u64 },
+    Stage { summaries: u64, calls: u64, tokens: u64 },
     Pin { arrival: u64 },
     Unpin { arrival: u64 },
 }
@@ -174,7 +174,7 @@ impl OpRow {
             Change::Revise { arrival, form } => ChangeRow::Revise { arrival: arrival.0, form: *form.as_bytes() },
             Change::Fold { summary } => ChangeRow::Fold { summary: *summary.as_bytes() },
             Change::Unfold { summary } => ChangeRow::Unfold { summary: *summary.as_bytes() },
-            Change::Stage { summaries } => ChangeRow::Stage { summaries },
+            Change::Stage { summaries, calls, tokens } => ChangeRow::Stage { summaries, calls, tokens },
             Change::Pin { arrival } => ChangeRow::Pin { arrival: arrival.0 },
             Change::Unpin { arrival } => ChangeRow::Unpin { arrival: arrival.0 },
             _ => return Err(StoreError::row(Self::TABLE, session, "a change this format has no row for")),
@@ -195,7 +195,7 @@ impl OpRow {
             }
             ChangeRow::Fold { summary } => Change::Fold { summary: NodeId::from_bytes(summary) },
             ChangeRow::Unfold { summary } => Change::Unfold { summary: NodeId::from_bytes(summary) },
-            ChangeRow::Stage { summaries } => Change::Stage { summaries },
+            ChangeRow::Stage { summaries, calls, tokens } => Change::Stage { summaries, calls, tokens },
             ChangeRow::Pin { arrival } => Change::Pin { arrival: Arrival(arrival) },
             ChangeRow::Unpin { arrival } => Change::Unpin { arrival: Arrival(arrival) },
         };

@@ -12,6 +12,8 @@ mod search;
 mod summaries;
 mod export;
 mod care;
+mod settings;
+mod costs;
 mod refusals;
 mod terminal;
 mod process;

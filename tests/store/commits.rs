@@ -366,7 +366,10 @@ fn a_view_can_be_read_as_of_any_op() {
     assert_eq!(snapshot.view(session, second.id).unwrap().as_ref(), Some(&second_view));
     assert_eq!(snapshot.view(session, OpId(u64::MAX)).unwrap(), Some(second_view));
     assert_eq!(snapshot.view(SessionId(9), OpId(u64::MAX)).unwrap(), None);
-    assert_eq!(snapshot.ops(OpId(0), 10).unwrap(), [op_of_turn, first.clone(), second]);
+    assert_eq!(snapshot.ops(OpId(0), 10).unwrap(), [op_of_turn.clone(), first.clone(), second.clone()]);
+    assert_eq!(snapshot.ops_before(OpId(u64::MAX), 2).unwrap(), [second.clone(), first.clone()]);
+    assert_eq!(snapshot.ops_before(second.id, 10).unwrap(), [first.clone(), op_of_turn.clone()]);
+    assert_eq!(snapshot.ops_before(op_of_turn.id, 10).unwrap(), []);
     assert_eq!(snapshot.ops(first.id, 1).unwrap(), [first]);
     assert_whole(&store);
 }

@@ -117,6 +117,8 @@ fn ask_everything(store: &Store, ids: &[NodeId]) -> Answers {
     answer("the sessions".into(), sessions.map(|sessions| format!("{sessions:?}")));
     answer(ALL_LISTED.into(), snapshot.check_listed().map(|()| String::new()));
     answer("the ops".into(), snapshot.ops(OpId(0), usize::MAX).map(|ops| format!("{ops:?}")));
+    let newest_first = snapshot.ops_before(OpId(u64::MAX), usize::MAX);
+    answer("the ops, newest first".into(), newest_first.map(|ops| format!("{ops:?}")));
     for arrival in (1..=200).map(Arrival) {
         answer(
             format!("the place {arrival}"),

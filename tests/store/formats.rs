@@ -86,6 +86,7 @@ fn fill(home: &Path) {
             let branch = commit.branch(id, timeline, &places[6].order, NOW_MS)?;
             commit.op(id, NOW_MS, "test 1.0", Change::Branch { from: Some(timeline), to: branch, shared: 7 }, None)?;
             commit.append(branch, &[place(&others[2])])?;
+            commit.op(id, NOW_MS, "test 1.0", Change::Stage { summaries: 3, calls: 4, tokens: 70_000 }, None)?;
             commit.op(id, NOW_MS, "test 1.0", Change::Unfold { summary: summary_id }, None)
         })
         .unwrap();

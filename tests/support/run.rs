@@ -87,6 +87,7 @@ impl Desk {
         env.entry("LCM_HOME".to_owned()).or_insert_with(|| self.home().into());
         let code = lcm_cli::run(World {
             args,
+            variables: env.keys().map(OsString::from).collect(),
             env: Box::new(move |name| env.get(name).cloned()),
             stdin: Box::new(Cursor::new(stdin.into())),
             stdout: self.stream(&stdout),

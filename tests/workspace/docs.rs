@@ -76,7 +76,14 @@ fn the_readme_names_every_command_once_built() {
 
 #[test]
 fn links_in_the_docs_lead_somewhere() {
-    let docs = ["README.md", "docs/architecture.md", "docs/format.md", "docs/glossary.md", "docs/changelog.md"];
+    let docs = [
+        "README.md",
+        "docs/architecture.md",
+        "docs/format.md",
+        "docs/settings.md",
+        "docs/glossary.md",
+        "docs/changelog.md",
+    ];
     for name in docs {
         let folder = root().join(name).parent().unwrap().to_owned();
         for link in text(name).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {

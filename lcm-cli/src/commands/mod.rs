@@ -1,6 +1,7 @@
 //! The commands, one file each, and what they share: opening the store, and finding what a text means.
 
 pub(crate) mod check;
+pub(crate) mod config;
 pub(crate) mod describe;
 pub(crate) mod expand;
 pub(crate) mod export;
@@ -12,6 +13,7 @@ pub(crate) mod sessions;
 pub(crate) mod show;
 pub(crate) mod status;
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
 
@@ -21,6 +23,7 @@ use lcm_engine::{Engine, OpenOptions};
 use crate::args::{Command, Parsed};
 use crate::error::{CliError, Outcome};
 use crate::paths::{self, Env};
+use crate::settings::Layers;
 use crate::ui::{self, Text, Ui};
 
 /// Candidates that are listed when a text is ambiguous.
@@ -33,11 +36,13 @@ pub(crate) const BY: &str = concat!("lcm-cli ", env!("CARGO_PKG_VERSION"));
 pub(crate) fn run(
     parsed: Parsed,
     env: &Env<'_>,
+    variables: &[OsString],
     stdin: Box<dyn Read + Send>,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
     let home = paths::home(parsed.global.home.as_deref(), env)?;
     let open = || open(&home, Make::No);
+    let layers = Layers { home: &home, env, variables };
     match parsed.command {
         // What can be refused without a store is refused before one is made.
         Command::Import(args) => import::run(args, || self::open(&home, Make::Yes), stdin, ui),
@@ -47,9 +52,10 @@ pub(crate) fn run(
         Command::Grep(args) => grep::run(&args, &open()?, ui),
         Command::Expand(args) => expand::run(&args, &open()?, ui),
         Command::Describe(args) => describe::run(&args, &open()?, ui),
-        Command::Status(args) => status::run(&args, &open()?, ui),
+        Command::Status(args) => status::run(&args, &layers, &open()?, ui),
         Command::Export(args) => export::run(&args, &open()?, ui),
         Command::Check(args) => check::run(&args, &open()?, ui),
+        Command::Config(args) => config::run(&args, &layers, ui),
         Command::Repair(args) => repair::run(&args, &open()?, ui),
     }
 }

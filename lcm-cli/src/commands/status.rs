@@ -1,20 +1,45 @@
-//! `lcm-cli status`: where the store is and how large.
+//! `lcm-cli status`: where the store is and how large, and what summaries cost.
 
-use lcm_engine::service::{IndexState, Service};
+use lcm_engine::service::{IndexState, Scope, Service};
 
+use super::one_session;
 use crate::error::{CliError, Outcome};
 use crate::json;
+use crate::settings::{Layers, SettingArgs};
 use crate::ui::{self, Ui};
 
-/// Show where the store is, how large it is, and how far its search index
+/// Show where the store is, how large it is, and what summaries cost
+///
+/// Tells also how far the search index is, and what models may cost in a window of time.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  lcm-cli status --format json")]
-pub(crate) struct StatusArgs {}
+pub(crate) struct StatusArgs {
+    /// Tell what summaries of this session cost, rather than all of them
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+    #[command(flatten)]
+    settings: SettingArgs,
+}
 
-pub(crate) fn run(_args: &StatusArgs, service: &dyn Service, ui: &mut Ui) -> Result<Outcome, CliError> {
+pub(crate) fn run(
+    args: &StatusArgs,
+    layers: &Layers<'_>,
+    service: &dyn Service,
+    ui: &mut Ui,
+) -> Result<Outcome, CliError> {
+    let spending = layers.settings(&args.settings, ui)?.spending();
+    let everything = Scope::everything();
+    let scope = match &args.session {
+        None => everything.clone(),
+        Some(text) => everything.clone().in_sessions(vec![one_session(service, &everything, text)?.id]),
+    };
     let status = service.status()?;
+    let ever = service.spent(&scope, None)?;
+    let window_ms = i64::try_from(spending.window.as_millis()).unwrap_or(i64::MAX);
+    // The cap is one for all sessions.
+    let now = service.spent(&everything, Some(ui.now_ms().saturating_sub(window_ms)))?;
     if ui.is_json() {
-        ui.json(&json::status(&status))?;
+        ui.json(&json::status(&status, &ever, &now, &spending))?;
         return Ok(Outcome::Done);
     }
     let index = &status.index;
@@ -28,6 +53,23 @@ pub(crate) fn run(_args: &StatusArgs, service: &dyn Service, ui: &mut Ui) -> Res
             format!("{reach}, {}, {}", ui::counted(segments, "segment"), ui::size(index.bytes))
         }
     };
+    let summaries = format!(
+        "{} made, {} to models, {}",
+        ui::thousands(ever.summaries),
+        ui::counted(ever.calls, "call"),
+        ui::counted(ever.tokens, "token")
+    );
+    let of_tokens = match spending.tokens_max {
+        0 => String::new(),
+        most => format!(" of {}", ui::thousands(most)),
+    };
+    let cap = format!(
+        "{} of {} calls, {}{of_tokens} tokens in the last {} s",
+        ui::thousands(now.calls),
+        ui::thousands(spending.calls_max),
+        ui::thousands(now.tokens),
+        ui::thousands(spending.window.as_secs())
+    );
     for (what, value) in [
         ("home", status.home.display().to_string()),
         ("format", status.format.to_string()),
@@ -36,9 +78,11 @@ pub(crate) fn run(_args: &StatusArgs, service: &dyn Service, ui: &mut Ui) -> Res
         ("records", ui::thousands(status.records)),
         ("data", ui::size(status.data_bytes)),
         ("index", index),
+        ("summaries", summaries),
+        ("cap", cap),
     ] {
         let mut line = ui.text();
-        line.styled(ui::BOLD, format_args!("{what:<9}")).plain(ui::clean_line(&value));
+        line.styled(ui::BOLD, format_args!("{what:<10}")).plain(ui::clean_line(&value));
         ui.show(&line)?;
     }
     Ok(Outcome::Done)

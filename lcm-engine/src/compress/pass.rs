@@ -172,13 +172,13 @@ impl<'a> Pass<'a> {
         if new.is_empty() {
             return Ok(None);
         }
-        let request = self.request;
+        let (request, calls) = (self.request, self.writer.calls);
         self.live.commit(store, |live, commit, _| {
             for (summary, order) in &new {
                 commit.stage(summary, live.line.timeline, order, request.now_ms)?;
             }
             let summaries = u64::try_from(new.len()).unwrap_or(u64::MAX);
-            let change = Change::Stage { summaries };
+            let change = Change::Stage { summaries, calls, tokens: 0 };
             Ok(Some(commit.op(live.session.id, request.now_ms, &request.by, change, None)?.id))
         })
     }

@@ -177,6 +177,25 @@ impl Snapshot {
         })
     }
 
+    /// The ops before `before`, newest first, at most `max`.
+    ///
+    /// # Errors
+    /// When the database fails or a row is damaged.
+    pub fn ops_before(&self, before: OpId, max: usize) -> Result<Vec<Op>, StoreError> {
+        contained(self.pin.path(), || {
+            let table = self.txn.open_table(tables::OPS)?;
+            // The walk falls, and the keys are looked at as if it rose from the other end.
+            let mut keys = Rising::new("ops", 0..=u64::MAX);
+            let rows = table.range(..before.0)?.rev().take(max).map(|entry| {
+                let (key, value) = entry?;
+                keys.take(u64::MAX - key.value())?;
+                let id = OpId(key.value());
+                Ok(OpRow::from_bytes(value.value(), id.0)?.into_op(id))
+            });
+            rows.collect()
+        })
+    }
+
     /// The newest op; 0 for none.
     ///
     /// # Errors
