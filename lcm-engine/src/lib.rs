@@ -2,7 +2,7 @@
 //!
 //! Modules in reading order: the [`service`] is the contract; [`hosts`] decode what hosts write; `known` says how far
 //! a list is known and `ingest` keeps the rest, `import` does that for many lists; `find`, `read`, `search` and
-//! `export` answer. An [`Engine`] is a store and does all of it.
+//! `export` answer; `history` tells what was shown when, and goes back. An [`Engine`] is a store and does all of it.
 //!
 //! Not here: what is kept and how (`lcm-store`), and who asks (`lcm-cli`).
 
@@ -19,6 +19,7 @@ mod ingest;
 mod import;
 mod find;
 mod read;
+mod history;
 mod search;
 mod export;
 pub mod error;
@@ -28,7 +29,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use lcm_core::{Arrival, OrderKey, SessionId, TimelineId};
-use lcm_store::{CheckOptions, CheckReport, IndexStatus, Session, Snapshot, Store};
+use lcm_store::{CheckOptions, CheckReport, IndexStatus, Session, Snapshot, Store, StoreError};
 
 pub use error::EngineError;
 pub use lcm_store::{OpenOptions, is_contained};
@@ -38,10 +39,11 @@ use crate::hosts::Incoming;
 use crate::ingest::Job;
 use crate::known::Known;
 use crate::service::{
-    CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion, ExportRecord, ExportRequest, GrepPage,
-    GrepRequest, ImportOptions, Imported, IngestRequest, Ingested, LogPage, LogRequest, Progress, ReadPage,
-    ReadRequest, Scope, SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey, Status,
-    TurnRequest, Turned,
+    AssembleRequest, Assembled, CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion,
+    ExportRecord, ExportRequest, GrepPage, GrepRequest, HistoryChanged, ImportOptions, Imported, IngestRequest,
+    Ingested, LogPage, LogRequest, OpsPage, OpsRequest, PinRequest, PinSet, Progress, ReadPage, ReadRequest, Scope,
+    SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey, Status, TurnRequest, Turned,
+    UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
 };
 use crate::turn::Live;
 
@@ -280,6 +282,45 @@ impl Service for Engine {
         report: &mut dyn FnMut(&Ingested),
     ) -> Result<Imported, EngineError> {
         import::import(self, lists, options, report)
+    }
+
+    fn refusal(&self, messages: &[Vec<u8>], alternates: bool) -> Result<Option<String>, EngineError> {
+        history::refusal(messages, alternates)
+    }
+
+    fn view(&self, request: &ViewRequest) -> Result<ViewPage, EngineError> {
+        history::view(&self.store.snapshot()?, request)
+    }
+
+    fn assemble(&self, request: &AssembleRequest) -> Result<Assembled, EngineError> {
+        history::assemble(&self.store.snapshot()?, request)
+    }
+
+    fn unfold(&self, request: &UnfoldRequest) -> Result<HistoryChanged, EngineError> {
+        history::unfold(&self.store, request)
+    }
+
+    fn undo(&self, request: &UndoRequest) -> Result<Undone, EngineError> {
+        history::undo(&self.store, request)
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<PinSet, EngineError> {
+        history::pin(&self.store, request)
+    }
+
+    fn why(&self, scope: &Scope, number: Arrival) -> Result<Why, EngineError> {
+        history::why(&self.store.snapshot()?, scope, number)
+    }
+
+    fn ops(&self, request: &OpsRequest) -> Result<OpsPage, EngineError> {
+        history::ops(&self.store.snapshot()?, request)
+    }
+
+    fn try_write(&self) -> Result<(), EngineError> {
+        match self.store.commit_if(|| false, |_| Ok::<_, EngineError>(())) {
+            Err(EngineError::Store(StoreError::GivenUp)) => Ok(()),
+            tried => tried,
+        }
     }
 
     fn export(

@@ -155,6 +155,7 @@ enum ChangeRow {
     Stage { summaries: u64 },
     Pin { arrival: u64 },
     Unpin { arrival: u64 },
+    Undo { op: u64 },
 }
 
 impl OpRow {
@@ -172,6 +173,7 @@ impl OpRow {
             Change::Stage { summaries } => ChangeRow::Stage { summaries },
             Change::Pin { arrival } => ChangeRow::Pin { arrival: arrival.0 },
             Change::Unpin { arrival } => ChangeRow::Unpin { arrival: arrival.0 },
+            Change::Undo { op } => ChangeRow::Undo { op: op.0 },
             _ => return Err(StoreError::row(Self::TABLE, session, "a change this format has no row for")),
         };
         Ok(Self { session: session.0, at_ms, by: by.to_owned(), what })
@@ -193,6 +195,7 @@ impl OpRow {
             ChangeRow::Stage { summaries } => Change::Stage { summaries },
             ChangeRow::Pin { arrival } => Change::Pin { arrival: Arrival(arrival) },
             ChangeRow::Unpin { arrival } => Change::Unpin { arrival: Arrival(arrival) },
+            ChangeRow::Undo { op } => Change::Undo { op: OpId(op) },
         };
         Op { id, session: SessionId(self.session), at_ms: self.at_ms, by: self.by, what }
     }

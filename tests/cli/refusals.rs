@@ -12,9 +12,10 @@ use crate::filled;
 #[test]
 fn help_is_there_for_every_command_with_an_example() {
     let desk = Desk::new();
-    for command in
-        ["import", "sessions", "log", "show", "grep", "expand", "describe", "status", "export", "check", "repair"]
-    {
+    for command in [
+        "import", "sessions", "log", "show", "grep", "expand", "describe", "why", "compress", "unfold", "undo", "pin",
+        "unpin", "replay", "status", "doctor", "export", "check", "repair",
+    ] {
         let ran = desk.run(&[command, "--help"]);
         assert_eq!(ran.code, 0, "{command}");
         assert!(ran.stdout.contains("Example") && ran.stdout.contains(&format!("lcm-cli {command}")), "{}", ran.stdout);
