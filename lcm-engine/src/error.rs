@@ -54,7 +54,7 @@ pub enum EngineError {
     #[error("there is no op {0} in history")]
     NoOp(OpId),
     /// An op of another session.
-    #[error("op {op} is none of session {session}")]
+    #[error("op {op} was not done to session {session}")]
     OpElsewhere {
         /// The op.
         op: OpId,

@@ -27,6 +27,15 @@ fn number(json: &Json, key: &str) -> u64 {
     json.get(key).and_then(Json::as_u64).unwrap_or_else(|| panic!("no number {key} in {json:?}"))
 }
 
+/// What of a replayed session is lost, doubled or moved: behind its last list, and in the store.
+fn differences(session: &Json) -> Vec<u64> {
+    let of = |part: &str| {
+        let part = session.get(part).unwrap_or_else(|| panic!("no {part} in {session:?}")).clone();
+        ["lost", "doubled", "moved"].map(|key| number(&part, key))
+    };
+    [of("behind"), of("held")].concat()
+}
+
 fn only(ran: &Ran) -> Json {
     let mut lines = json_lines(ran);
     assert_eq!(lines.len(), 1, "{ran:?}");
@@ -167,9 +176,11 @@ fn a_session_is_replayed_and_every_original_comes_back() {
     let [session, end] = lines.as_slice() else { panic!("{ran:?}") };
     assert_eq!((number(session, "messages"), number(session, "requests")), (161, 80));
     assert!(number(session, "compressions") > 0 && number(session, "folds") > 0, "{session:?}");
-    assert_eq!((number(session, "lost"), number(session, "unread")), (0, 0));
+    assert_eq!(differences(session), [0; 6]);
+    // In budget, or there is a reason why not.
     let tokens = session.get("request_tokens").and_then(Json::as_array).unwrap();
-    assert!(tokens.iter().all(|tokens| tokens.as_u64().unwrap() <= 1500), "{session:?}");
+    let over = tokens.iter().filter(|tokens| tokens.as_u64().unwrap() > 1500).count();
+    assert!(over <= session.get("unchanged").and_then(Json::as_array).unwrap().len() + 1, "{session:?}");
     assert!(number(session, "stable_permille") > 500, "{session:?}");
     assert_eq!(end.get("right"), Some(&Json::from(true)));
     // For people: the chart, the tree, the verdicts.
@@ -206,7 +217,7 @@ fn a_store_that_is_named_keeps_what_was_replayed() {
 fn packed_files_and_one_session_of_many_are_replayed() {
     let desk = Desk::new();
     let sample = fixture("sample/sample.sessions.jsonl.gz");
-    let ran = desk.run(&["replay", &sample, "--session", "tau:", "--window", "3000", "--format", "json"]);
+    let ran = desk.run(&["replay", &sample, "--session", "tau:", "--window", "6000", "--format", "json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let lines = json_lines(&ran);
     assert_eq!(lines.len(), 5, "{ran:?}");
@@ -220,7 +231,7 @@ fn a_broken_line_is_named_and_the_rest_is_replayed() {
     let ran = desk.run(&["replay", &fixture("import/messages.broken-line.jsonl"), "--format", "json"]);
     assert_eq!(ran.code, 3, "what could not be read was not replayed: {ran:?}");
     let lines = json_lines(&ran);
-    assert_eq!((number(&lines[0], "lost"), number(lines.last().unwrap(), "not_taken")), (0, 1));
+    assert_eq!((differences(&lines[0]), number(lines.last().unwrap(), "not_taken")), (vec![0; 6], 1));
     assert!(ran.stderr.contains("messages.broken-line.jsonl: line "), "{ran:?}");
 }
 

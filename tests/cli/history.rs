@@ -103,7 +103,7 @@ fn raw_is_the_list_that_a_model_is_sent() {
 fn unfolding_shows_the_children_and_undo_is_the_way_back() {
     let desk = folded();
     let before = shown(&desk, "now");
-    insta::assert_snapshot!(both(&desk, &["unfold", "node 3"]).lines().take(4).collect::<Vec<_>>().join("\n"));
+    insta::assert_snapshot!(desk.run(&["unfold", "node 3"]).all());
     let children = shown(&desk, "now");
     assert_eq!((children.len(), children[0].starts_with("sum_"), children[1].starts_with("sum_")), (9, true, true));
     let ran = desk.run(&["unfold", &children[1], "--format", "json"]);

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use lcm_core::{Json, Owner};
 use lcm_engine::compress::CompressOptions;
+use lcm_engine::hosts::Format;
 use lcm_engine::service::{
     AssembleRequest, CompressRequest, Compressed, IngestRequest, OutMessage, Scope, Service, SessionKey, Shown,
     TurnRequest, ViewRequest,
@@ -35,6 +36,9 @@ pub(crate) struct CompressArgs {
     target: String,
     #[command(flatten)]
     fold: FoldArgs,
+    /// Take the file as this format
+    #[arg(long = "as", value_name = "FORMAT", value_parser = super::import::format)]
+    as_format: Option<Format>,
     /// What the summaries should keep above all
     #[arg(long, value_name = "TEXT")]
     focus: Option<String>,
@@ -101,7 +105,7 @@ pub(crate) fn run(
 /// Takes in the one session of a file.
 fn from_file(mut source: Source, args: &CompressArgs, engine: &Engine, ui: &mut Ui) -> Result<List, CliError> {
     let shown = source.shown();
-    let lists = import::sessions_in(&mut source, None, ui)?.lists;
+    let lists = import::sessions_in(&mut source, args.as_format, ui)?.lists;
     let name = |at: usize| lists.get(at).map(|list| (&list.agent, &list.person, &list.name));
     if (1..lists.len()).any(|at| name(at) != name(0)) {
         let what = format!("{shown} holds more than one session");

@@ -3,6 +3,7 @@
 //! The proof on real input: what is folded, what every request costs, how much of it stays byte-identical, and that every
 //! original comes back. By default in a store of its own that is thrown away.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use lcm_core::{Json, Message, NodeId, SessionId};
 use lcm_engine::compress::CompressOptions;
 use lcm_engine::compress::summary::Summarizer;
-use lcm_engine::hosts::Incoming;
+use lcm_engine::hosts::{Format, Incoming};
 use lcm_engine::service::{
     CheckReport, CompressRequest, Description, DownTo, ExpandRequest, Expansion, OutMessage, ReadRequest, Scope,
     Service, SessionKey, Shown, TurnRequest, ViewRequest,
@@ -42,6 +43,9 @@ pub(crate) struct ReplayArgs {
     file: PathBuf,
     #[command(flatten)]
     fold: FoldArgs,
+    /// Take the file as this format
+    #[arg(long = "as", value_name = "FORMAT", value_parser = super::import::format)]
+    as_format: Option<Format>,
     /// Replay this session of the file only: its name, or the beginning of it
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
@@ -91,11 +95,23 @@ struct Replayed {
     invalid: Vec<(usize, String)>,
     /// Lists that a provider would refuse as the session itself has it.
     invalid_as_said: u64,
-    /// Originals that did not come back from the last list, and from the session.
-    lost: u64,
-    unread: u64,
+    /// How what is behind the last list differs from what was said.
+    behind: Difference,
+    /// How what the session holds differs from it.
+    held: Difference,
     tree: Vec<Branch>,
     folds: u64,
+}
+
+/// How a list differs from what was said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Difference {
+    /// Messages that are missing.
+    lost: u64,
+    /// Messages that are there once too often.
+    doubled: u64,
+    /// Places at which another message stands, where none is missing and none too many.
+    moved: u64,
 }
 
 /// A line of the tree of folds.
@@ -108,7 +124,8 @@ struct Branch {
 
 impl Replayed {
     fn is_right(&self) -> bool {
-        self.lost == 0 && self.unread == 0 && self.invalid.is_empty() && self.over.is_empty()
+        let is_whole = self.behind == Difference::default() && self.held == Difference::default();
+        is_whole && self.invalid.is_empty() && self.over.is_empty()
     }
 }
 
@@ -124,7 +141,7 @@ pub(crate) fn run(
     let summarizer = args.fold.summarizer(env)?;
     let mut source = Source::new(&args.file, &mut Some(stdin))?;
     let shown = source.shown();
-    let read = import::sessions_in(&mut source, None, ui)?;
+    let read = import::sessions_in(&mut source, args.as_format, ui)?;
     let mut sessions = recorded(read.lists);
     if let Some(name) = &args.session {
         sessions.retain(|session| session.key.name.starts_with(name.as_str()));
@@ -259,7 +276,7 @@ impl Host<'_> {
         if let Some(id) = turned.session {
             self.recover(id, &list, &said, &mut done)?;
         } else {
-            done.lost = count;
+            done.held.lost = count;
         }
         Ok(done)
     }
@@ -304,7 +321,7 @@ impl Host<'_> {
     ) -> Result<(), CliError> {
         let scope = Scope::everything().in_sessions(vec![session]);
         let wanted = ids(said)?;
-        done.lost = differing(&wanted, &ids(&self.service.behind(&scope, list)?)?);
+        done.behind = Difference::between(&wanted, &ids(&self.service.behind(&scope, list)?)?);
         let mut read = Vec::with_capacity(said.len());
         let mut request = ReadRequest {
             scope: scope.clone(),
@@ -322,7 +339,7 @@ impl Host<'_> {
                 next => request.from = next,
             }
         }
-        done.unread = differing(&wanted, &read);
+        done.held = Difference::between(&wanted, &read);
         let view =
             ViewRequest { scope: scope.clone(), session, as_of: None, skip: 0, max: usize::MAX, bytes_max: usize::MAX };
         let page = self.service.view(&view)?;
@@ -411,10 +428,33 @@ fn ids(messages: &[Vec<u8>]) -> Result<Vec<NodeId>, CliError> {
     messages.iter().map(id).collect()
 }
 
-/// How many of a list are not in their place in another; those that the other has beside them count too.
-fn differing(wanted: &[NodeId], found: &[NodeId]) -> u64 {
-    let same = wanted.iter().zip(found).filter(|(one, other)| one == other).count();
-    u64::try_from(wanted.len().max(found.len()) - same).unwrap_or(u64::MAX)
+impl Difference {
+    fn between(wanted: &[NodeId], found: &[NodeId]) -> Self {
+        let mut counts: HashMap<NodeId, (u64, u64)> = HashMap::new();
+        for id in wanted {
+            counts.entry(*id).or_default().0 += 1;
+        }
+        for id in found {
+            counts.entry(*id).or_default().1 += 1;
+        }
+        let lost = counts.values().map(|(wanted, found)| wanted.saturating_sub(*found)).sum();
+        let doubled = counts.values().map(|(wanted, found)| found.saturating_sub(*wanted)).sum();
+        let moved = match (lost, doubled) {
+            (0, 0) => wanted.iter().zip(found).filter(|(one, other)| one != other).count(),
+            _ => 0,
+        };
+        Self { lost, doubled, moved: u64::try_from(moved).unwrap_or(u64::MAX) }
+    }
+
+    fn json(self) -> Json {
+        Json::object([("lost", self.lost.into()), ("doubled", self.doubled.into()), ("moved", self.moved.into())])
+    }
+
+    /// In words, behind what it is the difference of.
+    fn told(self, of: &str) -> String {
+        let Self { lost, doubled, moved } = self;
+        format!("{of} {lost} are lost, {doubled} doubled, {moved} out of order")
+    }
 }
 
 /// The middle and the worst of some times, in microseconds.
@@ -463,8 +503,8 @@ fn as_json(done: &Replayed, options: &CompressOptions) -> Json {
         ("over_budget", Json::Array(done.over.iter().map(|nth| json::number(*nth)).collect())),
         ("invalid", told(&done.invalid)),
         ("invalid_as_said", done.invalid_as_said.into()),
-        ("lost", done.lost.into()),
-        ("unread", done.unread.into()),
+        ("behind", done.behind.json()),
+        ("held", done.held.json()),
         ("right", done.is_right().into()),
     ])
 }
@@ -511,7 +551,7 @@ fn show(done: &Replayed, options: &CompressOptions, ui: &mut Ui) -> Result<(), C
     }
     let as_said = match done.invalid_as_said {
         0 => String::new(),
-        count => format!("; {} as the session itself has it, which a provider refuses", ui::counted(count, "list")),
+        count => format!("; {} would be refused for what the session itself says", ui::counted(count, "list")),
     };
     match done.invalid.first() {
         None => row("lists", format!("every list of ours is valid{as_said}"), ui)?,
@@ -530,9 +570,12 @@ fn show(done: &Replayed, options: &CompressOptions, ui: &mut Ui) -> Result<(), C
         None => row("budget", format!("kept; the largest request has {most}"), ui)?,
         Some(nth) => row("budget", format!("request {nth} is over it without a reason; the largest has {most}"), ui)?,
     }
-    let recovered = match (done.lost, done.unread) {
-        (0, 0) => format!("all {} come back equal, in order", ui::counted(done.messages, "original")),
-        (lost, unread) => format!("{lost} are not behind the last list, {unread} not in the session"),
+    let recovered = match done.behind == Difference::default() && done.held == Difference::default() {
+        true => format!("all {} come back equal, in order", ui::counted(done.messages, "original")),
+        false => {
+            let held = done.held.told("in the session");
+            format!("{}; {held}", done.behind.told("behind the last list"))
+        }
     };
     row("originals", recovered, ui)
 }
@@ -644,9 +687,15 @@ mod tests {
     #[test]
     fn what_is_lost_doubled_or_moved_is_counted() {
         let id = |n| NodeId::from_bytes([n; 32]);
-        assert_eq!(differing(&[id(1), id(2)], &[id(1), id(2)]), 0);
-        assert_eq!(differing(&[id(1), id(2)], &[id(1)]), 1);
-        assert_eq!(differing(&[id(1)], &[id(1), id(1)]), 1);
-        assert_eq!(differing(&[id(1), id(2)], &[id(2), id(1)]), 2);
+        let between = |wanted: &[u8], found: &[u8]| {
+            let ids = |all: &[u8]| all.iter().map(|n| id(*n)).collect::<Vec<_>>();
+            let Difference { lost, doubled, moved } = Difference::between(&ids(wanted), &ids(found));
+            (lost, doubled, moved)
+        };
+        assert_eq!(between(&[1, 2, 1], &[1, 2, 1]), (0, 0, 0));
+        assert_eq!(between(&[1, 2, 1], &[1, 2]), (1, 0, 0));
+        assert_eq!(between(&[1, 2], &[1, 1, 2]), (0, 1, 0));
+        assert_eq!(between(&[1, 2, 3], &[2, 1, 3]), (0, 0, 2));
+        assert_eq!(between(&[1, 2], &[1, 3]), (1, 1, 0));
     }
 }

@@ -153,7 +153,7 @@ fn rounds() -> impl Strategy<Value = Vec<Vec<(u8, usize)>>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn every_moment_comes_back_and_unfolding_is_the_way_back_of_folding(
