@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use lcm_core::Json;
 use lcm_tests::again;
-use lcm_tests::folder::contents;
+use lcm_tests::folder::copy;
 use lcm_tests::run::Desk;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
@@ -63,11 +63,7 @@ fn a_damaged_index_and_a_damaged_store_are_told_apart() {
     let other = Desk::with(&["import/openai.json"]);
     let (from, to) = (other.home().join("index"), desk.home().join("index"));
     fs::remove_dir_all(&to).unwrap();
-    for (path, bytes) in contents(&from) {
-        let copy = to.join(path.strip_prefix(&from).unwrap());
-        fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        fs::write(copy, bytes).unwrap();
-    }
+    copy(&from, &to);
     assert_eq!(grade(&desk, "index"), (3, "wrong".to_owned()));
     assert_ne!(grade(&desk, "store").1, "wrong");
     assert_eq!(desk.run(&["repair", "index"]).code, 0);

@@ -186,7 +186,7 @@ fn a_session_is_replayed_and_every_original_comes_back() {
     // For people: the chart, the tree, the verdicts.
     let text = desk.run(&["replay", &file, "--window", "2000"]);
     for part in [
-        "tokens of each request",
+        "tokens; a column is 2 requests",
         "─ sum_",
         "every list of ours is valid",
         "all 161 originals come back equal",
