@@ -190,9 +190,8 @@ pub(crate) fn undo(store: &Store, request: &UndoRequest) -> Result<Undone, Engin
         });
         // An undo goes back to what was before itself, anything else to what was before the first of it.
         let before = of_view.min().map(|first| if standing.undos.contains_key(&target) { target } else { first });
-        let present = moment.view.clone();
         let shown = match before {
-            None => present.clone(),
+            None => moment.view.clone(),
             Some(op) => match snapshot.view(moment.session.id, OpId(op.0 - 1))? {
                 Some(view) if !fits(&view, &moment.places) => {
                     return Err(refuse(

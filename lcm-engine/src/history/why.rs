@@ -1,5 +1,6 @@
 //! Why a node is here: which op made it, and where it was shown since, or what was shown for it.
 
+use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
 
 use lcm_core::op::{Change, Op};
@@ -50,10 +51,11 @@ pub(crate) fn why(snapshot: &Snapshot, scope: &Scope, number: Arrival) -> Result
         if made.as_ref().is_some_and(|made| op.id < made.id) || !(changes || brings(op, number)) {
             continue;
         }
-        if !lines.contains_key(&timeline) {
-            lines.insert(timeline, places_of(snapshot, timeline)?);
-        }
-        let now = seen_in(fitting(view.clone(), &lines[&timeline]), &lines[&timeline], &placed, id, &above);
+        let line = match lines.entry(timeline) {
+            Slot::Occupied(known) => known.into_mut(),
+            Slot::Vacant(slot) => slot.insert(places_of(snapshot, timeline)?),
+        };
+        let now = seen_in(fitting(view.clone(), line), line, &placed, id, &above);
         if now != seen {
             seen = now;
             appearances.push(Appearance { op: op.clone(), seen });
