@@ -251,7 +251,7 @@ fn store(status: &Status) -> Finding {
             "format {}, {}, {}, {}",
             status.format,
             ui::counted(status.sessions, "session"),
-            ui::counted(status.places, "message"),
+            format_args!("{} and summaries", ui::counted(status.places, "message")),
             ui::size(status.data_bytes)
         ),
     )

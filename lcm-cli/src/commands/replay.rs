@@ -80,6 +80,8 @@ struct Request {
 #[derive(Default)]
 struct Replayed {
     name: String,
+    /// Tokens that the window holds.
+    window: u64,
     messages: u64,
     requests: Vec<Request>,
     compressions: u64,
@@ -123,6 +125,11 @@ struct Branch {
 }
 
 impl Replayed {
+    /// Requests of more tokens than these.
+    fn above(&self, tokens: u64) -> u64 {
+        u64::try_from(self.requests.iter().filter(|request| request.tokens > tokens).count()).unwrap_or(u64::MAX)
+    }
+
     fn is_right(&self) -> bool {
         let is_whole = self.behind == Difference::default() && self.held == Difference::default();
         is_whole && self.invalid.is_empty() && self.over.is_empty()
@@ -165,8 +172,13 @@ pub(crate) fn run(
     let service = super::open(home, Make::Yes)?;
     let mut all = Vec::with_capacity(sessions.len());
     for session in sessions {
-        let host =
-            Host { service: &service, options: &options, summarizer: summarizer.as_deref(), now_ms: ui.now_ms() };
+        let host = Host {
+            service: &service,
+            options: &options,
+            summarizer: summarizer.as_deref(),
+            window: args.fold.window,
+            now_ms: ui.now_ms(),
+        };
         let done = host.replay(session, ui)?;
         if ui.is_json() {
             ui.json(&as_json(&done, &options))?;
@@ -209,6 +221,7 @@ struct Host<'a> {
     service: &'a dyn Service,
     options: &'a CompressOptions,
     summarizer: Option<&'a dyn Summarizer>,
+    window: u64,
     now_ms: i64,
 }
 
@@ -216,7 +229,8 @@ impl Host<'_> {
     fn replay(&self, session: Recorded, ui: &mut Ui) -> Result<Replayed, CliError> {
         let Recorded { key, source, messages: said } = session;
         let count = u64::try_from(said.len()).unwrap_or(u64::MAX);
-        let mut done = Replayed { name: key.name.clone(), messages: count, ..Replayed::default() };
+        let (name, window) = (key.name.clone(), self.window);
+        let mut done = Replayed { name, window, messages: count, ..Replayed::default() };
         let progress = ui.progress("replaying", Unit::Things);
         let mut list: Vec<Vec<u8>> = Vec::new();
         let mut before: Vec<Vec<u8>> = Vec::new();
@@ -241,7 +255,11 @@ impl Host<'_> {
             done.turn_times.push(begun.elapsed());
             let mut tokens = self.service.weigh(&list)?;
             let nth = done.requests.len() + 1;
-            if self.service.is_due(&key, tokens, self.options).0 {
+            let (is_due, why) = self.service.is_due(&key, tokens, self.options);
+            if !is_due && tokens > self.options.threshold_tokens {
+                done.reasons.push((nth, why));
+            }
+            if is_due {
                 let begun = Instant::now();
                 let shortened = self.shorten(turn(list.clone(), at), &mut done, nth)?;
                 done.compress_times.push(begun.elapsed());
@@ -500,6 +518,9 @@ fn as_json(done: &Replayed, options: &CompressOptions) -> Json {
         ("model_calls", done.model_calls.into()),
         ("failures", Json::Array(done.failures.iter().map(|text| json::text(text)).collect())),
         ("unchanged", told(&done.reasons)),
+        ("window", done.window.into()),
+        ("over_threshold", done.above(options.threshold_tokens).into()),
+        ("over_window", done.above(done.window).into()),
         ("over_budget", Json::Array(done.over.iter().map(|nth| json::number(*nth)).collect())),
         ("invalid", told(&done.invalid)),
         ("invalid_as_said", done.invalid_as_said.into()),
@@ -564,12 +585,24 @@ fn show(done: &Replayed, options: &CompressOptions, ui: &mut Ui) -> Result<(), C
     for (nth, why) in done.reasons.iter().take(LISTED_MAX) {
         row("budget", format!("request {nth} stayed as it was: {why}"), ui)?;
     }
-    let most = done.requests.iter().map(|request| request.tokens).max().unwrap_or(0);
-    let most = ui::counted(most, "token");
-    match done.over.first() {
-        None => row("budget", format!("kept; the largest request has {most}"), ui)?,
-        Some(nth) => row("budget", format!("request {nth} is over it without a reason; the largest has {most}"), ui)?,
+    if done.reasons.len() > LISTED_MAX {
+        row("", format!("and {} more; --format json lists them", done.reasons.len() - LISTED_MAX), ui)?;
     }
+    let most = done.requests.iter().map(|request| request.tokens).max().unwrap_or(0);
+    let largest = format!("the largest request has {}", ui::counted(most, "token"));
+    let (above, beyond) = (done.above(options.threshold_tokens), done.above(done.window));
+    let kept = match (done.over.first(), above) {
+        (Some(nth), _) => format!("request {nth} is over the threshold without a reason; {largest}"),
+        (None, 0) => format!("every request is within the threshold; {largest}"),
+        (None, _) => {
+            let above = ui::counted(above, "request");
+            format!(
+                "{above} over the threshold, {} of them over the window, each with its reason; {largest}",
+                ui::thousands(beyond)
+            )
+        }
+    };
+    row("budget", kept, ui)?;
     let recovered = match done.behind == Difference::default() && done.held == Difference::default() {
         true => format!("all {} come back equal, in order", ui::counted(done.messages, "original")),
         false => {
