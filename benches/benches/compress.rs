@@ -54,6 +54,7 @@ fn compress(criterion: &mut Criterion) {
         turn,
         options: CompressOptions { threshold_tokens: THRESHOLD, ..CompressOptions::default() },
         current_tokens: None,
+        model: None,
         force: true,
         focus: None,
         summarizer: None,

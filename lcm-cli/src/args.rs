@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check, config, describe, expand, export, grep, import, log, repair, sessions, show, status};
+use crate::commands::{
+    check, compress, config, describe, doctor, expand, export, grep, import, log, pin, repair, replay, sessions, show,
+    status, undo, unfold, why,
+};
 
 /// Keep every message of an agent, find it again, give it back
 #[derive(Parser, Debug)]
@@ -75,7 +78,15 @@ pub(crate) enum Command {
     Grep(Box<grep::GrepArgs>),
     Expand(expand::ExpandArgs),
     Describe(describe::DescribeArgs),
+    Why(why::WhyArgs),
+    Compress(compress::CompressArgs),
+    Unfold(unfold::UnfoldArgs),
+    Undo(undo::UndoArgs),
+    Pin(pin::PinArgs),
+    Unpin(pin::UnpinArgs),
+    Replay(replay::ReplayArgs),
     Status(status::StatusArgs),
+    Doctor(doctor::DoctorArgs),
     Export(export::ExportArgs),
     Check(check::CheckArgs),
     Config(config::ConfigArgs),

@@ -123,7 +123,15 @@ impl CliError {
                 EngineError::NoSession(_)
                 | EngineError::NoTimeline { .. }
                 | EngineError::NoPlace(_)
+                | EngineError::NoOp(_)
+                | EngineError::NotBegun { .. }
+                | EngineError::NotShown { .. }
+                | EngineError::NothingToUndo(_)
                 | EngineError::NotOnTimeline { .. } => exit::NOTHING,
+                EngineError::NotUndoable { .. }
+                | EngineError::OpElsewhere { .. }
+                | EngineError::NotASummary(_)
+                | EngineError::NotAMessage(_) => exit::USAGE,
                 EngineError::NoSuchMessage(_) => exit::BUG,
                 _ => exit::STORE,
             },
@@ -198,6 +206,16 @@ fn engine_hint(error: &EngineError) -> Option<&'static str> {
             Some("go on with the search that gave it, or leave out --cursor to begin anew")
         }
         EngineError::NoSession(_) => Some("`lcm-cli sessions` lists them"),
+        EngineError::NoOp(_)
+        | EngineError::OpElsewhere { .. }
+        | EngineError::NotBegun { .. }
+        | EngineError::NotUndoable { .. }
+        | EngineError::NothingToUndo(_) => Some("`lcm-cli log SESSION --ops` lists what was done to it"),
+        EngineError::NotShown { .. } => {
+            Some("`lcm-cli show SESSION --at now` shows what is, `lcm-cli why HANDLE` tells when it was")
+        }
+        EngineError::NotASummary(_) => Some("`lcm-cli why HANDLE` names the summary that stands for it"),
+        EngineError::NotAMessage(_) => Some("`lcm-cli expand HANDLE` lists the messages that it stands for"),
         EngineError::NoTimeline { .. } | EngineError::NotOnTimeline { .. } => {
             Some("`lcm-cli describe SESSION` lists its timelines")
         }

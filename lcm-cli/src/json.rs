@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
-use lcm_core::{Json, Level};
+use lcm_core::op::{Change, Op};
+use lcm_core::{Handle, Json, Level, NodeId};
 use lcm_engine::service::{
-    Child, Description, Entry, IndexState, IndexStatus, Line, Revision, Session, SessionDescription, SessionEntry,
-    Spent, Status, Whole,
+    Child, Description, Entry, HistoryChanged, IndexState, IndexStatus, Line, Revision, Seen, Session,
+    SessionDescription, SessionEntry, Shown, Spent, Status, Whole, Why,
 };
 
 use crate::moment;
@@ -169,6 +170,7 @@ pub(crate) fn description(description: &Description) -> Json {
             ("depth", u64::from(summary.depth).into()),
             ("level", level(summary.level).into()),
             ("model", text(&summary.model)),
+            ("prompt_version", u64::from(summary.prompt_version).into()),
             ("source_tokens", summary.source_tokens.into()),
             ("first", time(summary.span_ms.0)),
             ("first_ms", summary.span_ms.0.into()),
@@ -181,6 +183,119 @@ pub(crate) fn description(description: &Description) -> Json {
     }
     if !description.source.is_empty() {
         entries.push(("source", value(&description.source)));
+    }
+    Json::object(entries)
+}
+
+/// An entry of history.
+pub(crate) fn op(op: &Op) -> Json {
+    let handle = |summary: &NodeId| Json::from(Handle::summary(*summary).to_string());
+    let mut entries = vec![
+        ("op", op.id.0.into()),
+        ("session", op.session.0.into()),
+        ("time", time(op.at_ms)),
+        ("time_ms", op.at_ms.into()),
+        ("by", text(&op.by)),
+    ];
+    let what = match &op.what {
+        Change::Ingest { timeline, first, last } => {
+            entries.extend([("timeline", timeline.0.into()), ("first", first.0.into()), ("last", last.0.into())]);
+            "ingest"
+        }
+        Change::Branch { from, to, shared } => {
+            entries.extend(from.iter().map(|from| ("from", from.0.into())));
+            entries.extend([("to", to.0.into()), ("shared", (*shared).into())]);
+            "branch"
+        }
+        Change::Revise { arrival, form } => {
+            entries.extend([("number", arrival.0.into()), ("form", form.to_string().into())]);
+            "revise"
+        }
+        Change::Fold { summary } => {
+            entries.push(("summary", handle(summary)));
+            "fold"
+        }
+        Change::Unfold { summary } => {
+            entries.push(("summary", handle(summary)));
+            "unfold"
+        }
+        Change::Stage { summaries, calls, tokens } => {
+            entries.push(("summaries", (*summaries).into()));
+            entries.push(("model_calls", (*calls).into()));
+            entries.push(("model_tokens", (*tokens).into()));
+            "stage"
+        }
+        Change::Pin { arrival } => {
+            entries.push(("number", arrival.0.into()));
+            "pin"
+        }
+        Change::Unpin { arrival } => {
+            entries.push(("number", arrival.0.into()));
+            "unpin"
+        }
+        Change::Undo { op } => {
+            entries.push(("undone", op.0.into()));
+            "undo"
+        }
+        _ => "other",
+    };
+    entries.insert(2, ("what", what.into()));
+    Json::object(entries)
+}
+
+/// What changed what a session shows.
+pub(crate) fn changed(changed: &HistoryChanged) -> Entries {
+    vec![
+        ("session", changed.session.id.0.into()),
+        ("name", text(&changed.session.name)),
+        ("op", op(&changed.op)),
+        ("tokens_before", changed.tokens_before.into()),
+        ("tokens_after", changed.tokens_after.into()),
+    ]
+}
+
+/// Something that a session shows.
+pub(crate) fn shown(shown: &Shown) -> Json {
+    match shown {
+        Shown::Message { entry: at, json, is_pinned } => {
+            let mut entries = entry(at);
+            if *is_pinned {
+                entries.push(("pinned", true.into()));
+            }
+            entries.push(("message", value(json)));
+            Json::object(entries)
+        }
+        Shown::Fold { entry: at, text: said, depth, messages, late, source_tokens, is_within } => {
+            let mut entries = entry(at);
+            entries.extend([
+                ("depth", u64::from(*depth).into()),
+                ("messages", (*messages).into()),
+                ("late_messages", (*late).into()),
+                ("source_tokens", (*source_tokens).into()),
+                ("within", (*is_within).into()),
+                ("text", text(said)),
+            ]);
+            Json::object(entries)
+        }
+    }
+}
+
+/// What history says about a node.
+pub(crate) fn why(why: &Why) -> Json {
+    let mut entries = vec![("node", description(&why.description))];
+    entries.push(("made", why.made.as_ref().map_or(Json::Null, op)));
+    let appearances = why.appearances.iter().map(|appearance| {
+        let mut entries = vec![("op", op(&appearance.op))];
+        match appearance.seen {
+            Seen::Itself => entries.push(("seen", "itself".into())),
+            Seen::Behind(fold) => entries.extend([("seen", "behind".into()), ("fold", fold.to_string().into())]),
+            Seen::Nowhere => entries.push(("seen", "nowhere".into())),
+        }
+        Json::object(entries)
+    });
+    entries.push(("since", list(appearances)));
+    if let Some(fold) = &why.covered_by {
+        entries.push(("covered_by", Json::object(entry(fold))));
     }
     Json::object(entries)
 }

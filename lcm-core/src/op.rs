@@ -78,4 +78,10 @@ pub enum Change {
         /// The summary.
         summary: NodeId,
     },
+    /// What an earlier op did is as if it had not been done; the op itself stays. Where that changes what is shown, the
+    /// view after is kept under this op.
+    Undo {
+        /// The earlier one.
+        op: OpId,
+    },
 }

@@ -1,6 +1,6 @@
 //! Why the engine could not do what it was asked. What the store said stands behind it as the source.
 
-use lcm_core::{Arrival, MessageError, SessionId, SummaryError, TimelineId};
+use lcm_core::{Arrival, Handle, MessageError, OpId, SessionId, SummaryError, TimelineId};
 
 use lcm_store::Cursor;
 pub use lcm_store::StoreError;
@@ -50,6 +50,50 @@ pub enum EngineError {
         /// The timeline.
         timeline: TimelineId,
     },
+    /// History has no such entry.
+    #[error("there is no op {0} in history")]
+    NoOp(OpId),
+    /// An op of another session.
+    #[error("op {op} was not done to session {session}")]
+    OpElsewhere {
+        /// The op.
+        op: OpId,
+        /// The session that was asked about.
+        session: SessionId,
+    },
+    /// A moment before the first message of a session.
+    #[error("nothing was said yet in session {session} at op {op}")]
+    NotBegun {
+        /// The session.
+        session: SessionId,
+        /// The moment.
+        op: OpId,
+    },
+    /// An op that is not taken back.
+    #[error("op {op} cannot be undone: {why}")]
+    NotUndoable {
+        /// The op.
+        op: OpId,
+        /// Why not, as a sentence without a full stop.
+        why: &'static str,
+    },
+    /// A history without an op that could be taken back.
+    #[error("there is nothing to undo in session {0}")]
+    NothingToUndo(SessionId),
+    /// The session does not show this summary now.
+    #[error("session {session} does not show {summary} now")]
+    NotShown {
+        /// The session.
+        session: SessionId,
+        /// The summary.
+        summary: Handle,
+    },
+    /// A message, where a summary is wanted.
+    #[error("{0} is a message: only summaries are unfolded")]
+    NotASummary(Handle),
+    /// A summary, where a message is wanted.
+    #[error("{0} is a summary: only messages are pinned")]
+    NotAMessage(Handle),
     /// A list without messages for a session that is not there.
     #[error("nothing was said yet in session {0}")]
     NothingSaid(String),

@@ -4,8 +4,8 @@
 //! secrets in it where that is wanted, [`valid`] holds what providers demand. A host that shows its whole list turn by
 //! turn: `align` says what of it is new, `turn` keeps that, `usage` learns what its provider counts, [`compress`] folds
 //! what is too long and `assemble` is how folds are shown. A list that is imported: `known` says how far it is known and
-//! `ingest` keeps the rest, `import` does that for many. `find`, `read`, `spent`, `search` and `export` answer. An
-//! [`Engine`] is a store and does all of it.
+//! `ingest` keeps the rest, `import` does that for many. `find`, `read`, `spent`, `search` and `export` answer;
+//! `history` tells what was shown when, and goes back. An [`Engine`] is a store and does all of it.
 //!
 //! Not here: what is kept and how (`lcm-store`), and who asks (`lcm-cli`).
 
@@ -25,6 +25,7 @@ mod import;
 mod find;
 mod read;
 mod spent;
+mod history;
 mod search;
 mod export;
 pub mod error;
@@ -35,7 +36,7 @@ use std::sync::{Mutex, PoisonError};
 
 use lcm_core::tokens::Correction;
 use lcm_core::{Arrival, OrderKey, SessionId, TimelineId};
-use lcm_store::{CheckOptions, CheckReport, IndexStatus, Session, Snapshot, Store};
+use lcm_store::{CheckOptions, CheckReport, IndexStatus, Session, Snapshot, Store, StoreError};
 
 pub use error::EngineError;
 pub use lcm_store::{OpenOptions, is_contained};
@@ -46,10 +47,11 @@ use crate::ingest::Job;
 use crate::known::Known;
 use crate::redact::Redactor;
 use crate::service::{
-    CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion, ExportRecord, ExportRequest, GrepPage,
-    GrepRequest, ImportOptions, Imported, IngestRequest, Ingested, LogPage, LogRequest, Progress, ReadPage,
-    ReadRequest, Scope, SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey, Spent,
-    Status, TurnRequest, Turned,
+    AssembleRequest, Assembled, CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion,
+    ExportRecord, ExportRequest, GrepPage, GrepRequest, HistoryChanged, ImportOptions, Imported, IngestRequest,
+    Ingested, LogPage, LogRequest, OpsPage, OpsRequest, PinRequest, PinSet, Progress, ReadPage, ReadRequest, Scope,
+    SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey, Spent, Status, TurnRequest,
+    Turned, UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
 };
 use crate::turn::Live;
 use crate::usage::Usage;
@@ -322,6 +324,45 @@ impl Service for Engine {
         report: &mut dyn FnMut(&Ingested),
     ) -> Result<Imported, EngineError> {
         import::import(self, lists, options, report)
+    }
+
+    fn refusal(&self, messages: &[Vec<u8>], alternates: bool) -> Result<Option<String>, EngineError> {
+        history::refusal(messages, alternates)
+    }
+
+    fn view(&self, request: &ViewRequest) -> Result<ViewPage, EngineError> {
+        history::view(&self.store.snapshot()?, request)
+    }
+
+    fn assemble(&self, request: &AssembleRequest) -> Result<Assembled, EngineError> {
+        history::assemble(&self.store.snapshot()?, request)
+    }
+
+    fn unfold(&self, request: &UnfoldRequest) -> Result<HistoryChanged, EngineError> {
+        history::unfold(&self.store, request)
+    }
+
+    fn undo(&self, request: &UndoRequest) -> Result<Undone, EngineError> {
+        history::undo(&self.store, request)
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<PinSet, EngineError> {
+        history::pin(&self.store, request)
+    }
+
+    fn why(&self, scope: &Scope, number: Arrival) -> Result<Why, EngineError> {
+        history::why(&self.store.snapshot()?, scope, number)
+    }
+
+    fn ops(&self, request: &OpsRequest) -> Result<OpsPage, EngineError> {
+        history::ops(&self.store.snapshot()?, request)
+    }
+
+    fn try_write(&self) -> Result<(), EngineError> {
+        match self.store.commit_if(|| false, |_| Ok::<_, EngineError>(())) {
+            Err(EngineError::Store(StoreError::GivenUp)) => Ok(()),
+            tried => tried,
+        }
     }
 
     fn export(

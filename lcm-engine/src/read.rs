@@ -342,6 +342,7 @@ pub(crate) fn describe(snapshot: &Snapshot, scope: &Scope, number: Arrival) -> R
             children,
             level: summary.level,
             model: summary.model.clone(),
+            prompt_version: summary.prompt_version,
             span_ms: summary.span_ms(),
             source_tokens: summary.source_tokens,
             marks: summary.marks,

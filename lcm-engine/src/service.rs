@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use lcm_core::op::Op;
 use lcm_core::tokens::Correction;
 use lcm_core::{Arrival, Handle, Level, NodeId, OpId, Owner, Role, SessionId, SummaryNumber, TimelineId};
 pub use lcm_store::{
     Branches, CheckReport, Cursor, Cut, Fault, Filter, Grep, IndexState, IndexStatus, Kinds, LetterCase, Order,
-    OwnerPattern, Owners, Pattern, Progress, Scope, Session, Words,
+    OwnerPattern, Owners, Pattern, Pinned, Progress, Scope, Session, Words,
 };
 
 use crate::compress::CompressOptions;
@@ -159,6 +160,66 @@ pub trait Service {
     /// [`EngineError::Message`] for an element that is no message.
     fn weigh(&self, messages: &[Vec<u8>]) -> Result<u64, EngineError>;
 
+    /// Why a provider would refuse a list, as the end of a sentence; `None` when it takes it. `alternates` says whether
+    /// users and assistants must take turns in OpenAI's format too.
+    ///
+    /// # Errors
+    /// [`EngineError::Message`] for an element that is no message.
+    fn refusal(&self, messages: &[Vec<u8>], alternates: bool) -> Result<Option<String>, EngineError>;
+
+    /// What a session shows or showed: messages and folds, in the order in which a model sees them.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSession`], [`EngineError::NoOp`], [`EngineError::NotBegun`]; otherwise when the store cannot be
+    /// read.
+    fn view(&self, request: &ViewRequest) -> Result<ViewPage, EngineError>;
+
+    /// The list that a host would send of what a session shows.
+    ///
+    /// # Errors
+    /// As [`Service::view`].
+    fn assemble(&self, request: &AssembleRequest) -> Result<Assembled, EngineError>;
+
+    /// Shows again what a summary stands for, where it is shown now.
+    ///
+    /// # Errors
+    /// [`EngineError::NoPlace`], [`EngineError::NotASummary`], [`EngineError::NotShown`]; otherwise when the store
+    /// cannot be written.
+    fn unfold(&self, request: &UnfoldRequest) -> Result<HistoryChanged, EngineError>;
+
+    /// Takes back what an op did, by a new op. What changed the view goes back to the view before it, and takes with it
+    /// what changed the view since; a pin goes back alone.
+    ///
+    /// # Errors
+    /// [`EngineError::NothingToUndo`], [`EngineError::NotUndoable`], [`EngineError::NoOp`],
+    /// [`EngineError::OpElsewhere`]; otherwise when the store cannot be written.
+    fn undo(&self, request: &UndoRequest) -> Result<Undone, EngineError>;
+
+    /// Lets a message never be folded, or lets it be folded again.
+    ///
+    /// # Errors
+    /// [`EngineError::NoPlace`], [`EngineError::NotAMessage`], [`EngineError::NotOnTimeline`]; otherwise when the store
+    /// cannot be written.
+    fn pin(&self, request: &PinRequest) -> Result<PinSet, EngineError>;
+
+    /// What history says about a node: which op made it, and where it was shown since.
+    ///
+    /// # Errors
+    /// [`EngineError::NoPlace`]; otherwise when the store cannot be read.
+    fn why(&self, scope: &Scope, number: Arrival) -> Result<Why, EngineError>;
+
+    /// The entries of a session's history.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSession`]; otherwise when the store cannot be read.
+    fn ops(&self, request: &OpsRequest) -> Result<OpsPage, EngineError>;
+
+    /// Takes the lock that writers need and gives it back; nothing is written.
+    ///
+    /// # Errors
+    /// When it cannot be had in time, or the store cannot be written at all.
+    fn try_write(&self) -> Result<(), EngineError>;
+
     /// Gives everything that was said in sessions, in an order in which it can be taken in again.
     ///
     /// # Errors
@@ -277,6 +338,240 @@ pub enum OutMessage {
     Given(usize),
     /// One that we made, as JSON text.
     Made(Vec<u8>),
+}
+
+/// Which part of a view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewRequest {
+    /// What the reader may see.
+    pub scope: Scope,
+    /// The session.
+    pub session: SessionId,
+    /// As of this op; `None` for now.
+    pub as_of: Option<OpId>,
+    /// Items that an earlier page gave.
+    pub skip: usize,
+    /// At most this many items.
+    pub max: usize,
+    /// After this many bytes of text the page ends; it holds at least one item.
+    pub bytes_max: usize,
+}
+
+/// A part of what a session shows or showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewPage {
+    /// The session, as it is now.
+    pub session: Session,
+    /// The timeline that it went on with.
+    pub timeline: TimelineId,
+    /// The moment: further pages of the same are asked for with it.
+    pub as_of: OpId,
+    /// What is shown, in the order in which a model sees it.
+    pub items: Vec<Shown>,
+    /// How many there are in all.
+    pub items_all: usize,
+    /// What all of them cost by the stored count.
+    pub tokens: u64,
+    /// How many were given up to here, when there are more.
+    pub next: Option<usize>,
+}
+
+/// One thing that a session shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// A message.
+    Message {
+        /// Where it stands; its count is that of the form shown.
+        entry: Entry,
+        /// Its newest form then: compact JSON text, the keys that belong to the place last.
+        json: Vec<u8>,
+        /// Whether it is never folded, as things are now.
+        is_pinned: bool,
+    },
+    /// A summary in place of messages.
+    Fold {
+        /// The summary.
+        entry: Entry,
+        /// What it says.
+        text: String,
+        /// 1 for a summary of messages.
+        depth: u16,
+        /// Messages that are not shown for it.
+        messages: u64,
+        /// How many of them came late, so that it does not speak of them.
+        late: u64,
+        /// What its sources cost, by the stored count.
+        source_tokens: u64,
+        /// Whether it stands for steps of the request behind it, and in front of which it is shown.
+        is_within: bool,
+    },
+}
+
+/// Of what a list is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssembleRequest {
+    /// What the reader may see.
+    pub scope: Scope,
+    /// The session.
+    pub session: SessionId,
+    /// As of this op; `None` for now.
+    pub as_of: Option<OpId>,
+}
+
+/// The list of what a session shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assembled {
+    /// The session, as it is now.
+    pub session: Session,
+    /// The moment.
+    pub as_of: OpId,
+    /// The format, told from the messages.
+    pub dialect: Dialect,
+    /// The messages as JSON text, without the keys that belong to their places.
+    pub messages: Vec<Vec<u8>>,
+}
+
+/// Which summary is to be unfolded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfoldRequest {
+    /// What the reader may see.
+    pub scope: Scope,
+    /// The summary's place, as [`Service::find_nodes`] gave it.
+    pub number: Arrival,
+    /// The session that shows it; `None` for the one it was made in.
+    pub session: Option<SessionId>,
+    /// Who asks, for history.
+    pub by: String,
+    /// Now: milliseconds since 1970 UTC.
+    pub now_ms: i64,
+}
+
+/// Which op is to be taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndoRequest {
+    /// What the reader may see.
+    pub scope: Scope,
+    /// The session.
+    pub session: SessionId,
+    /// The op; `None` for the newest that can be taken back.
+    pub op: Option<OpId>,
+    /// Who asks, for history.
+    pub by: String,
+    /// Now: milliseconds since 1970 UTC.
+    pub now_ms: i64,
+}
+
+/// What changed what a session shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryChanged {
+    /// The session.
+    pub session: Session,
+    /// The new entry of its history.
+    pub op: Op,
+    /// What was shown cost so much, by the stored count.
+    pub tokens_before: u64,
+    /// What is shown now.
+    pub tokens_after: u64,
+}
+
+/// What was taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// The op.
+    pub op: OpId,
+    /// Ops that changed the view since and went with it.
+    pub also: Vec<OpId>,
+    /// What that changed.
+    pub changed: HistoryChanged,
+}
+
+/// Which message is to be pinned, or not any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinRequest {
+    /// What the reader may see.
+    pub scope: Scope,
+    /// The message's place, as [`Service::find_nodes`] gave it.
+    pub number: Arrival,
+    /// The session; `None` for the one it was said in.
+    pub session: Option<SessionId>,
+    /// Which of the two.
+    pub pinned: Pinned,
+    /// Who asks, for history.
+    pub by: String,
+    /// Now: milliseconds since 1970 UTC.
+    pub now_ms: i64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinSet {
+    /// The session.
+    pub session: Session,
+    /// The message.
+    pub entry: Entry,
+    /// The new entry of history; `None` when it was so already.
+    pub op: Option<Op>,
+    /// The summary that is shown instead of the message now.
+    pub behind: Option<Handle>,
+}
+
+/// Which entries of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpsRequest {
+    /// What the reader may see.
+    pub scope: Scope,
+    /// The session.
+    pub session: SessionId,
+    /// Where to begin, itself included; `None` for the beginning of the order asked for.
+    pub from: Option<OpId>,
+    /// [`Order::Oldest`] is how it happened.
+    pub order: Order,
+    /// At most this many.
+    pub max: usize,
+}
+
+/// A part of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpsPage {
+    /// The session.
+    pub session: Session,
+    /// The entries in the order asked for.
+    pub ops: Vec<Op>,
+    /// Where to go on.
+    pub next: Option<OpId>,
+}
+
+/// What history says about a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Why {
+    /// What is known about it.
+    pub description: Description,
+    /// The op that brought or wrote it; `None` where history does not tell.
+    pub made: Option<Op>,
+    /// How it was seen in its session since, each from an op on, oldest first.
+    pub appearances: Vec<Appearance>,
+    /// The summary that is shown instead of it now.
+    pub covered_by: Option<Entry>,
+}
+
+/// How a node is seen from an op on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appearance {
+    /// The op.
+    pub op: Op,
+    /// How it is seen.
+    pub seen: Seen,
+}
+
+/// How a node is seen in a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// As it is.
+    Itself,
+    /// This summary is shown instead.
+    Behind(Handle),
+    /// Not at all: the session goes on with another timeline, or shows what the summary stands for.
+    Nowhere,
 }
 
 /// One place as an answer names it: where it is and what stands there.
@@ -632,6 +927,8 @@ pub struct SummaryDescription {
     pub level: Level,
     /// The model that wrote it; empty for none.
     pub model: String,
+    /// The version of our prompt, or of the summariser without a model.
+    pub prompt_version: u32,
     /// First and last moment of its sources: milliseconds since 1970 UTC.
     pub span_ms: (i64, i64),
     /// What its sources cost, by the stored count.

@@ -160,6 +160,7 @@ enum ChangeRow {
     Stage { summaries: u64, calls: u64, tokens: u64 },
     Pin { arrival: u64 },
     Unpin { arrival: u64 },
+    Undo { op: u64 },
 }
 
 impl OpRow {
@@ -177,6 +178,7 @@ impl OpRow {
             Change::Stage { summaries, calls, tokens } => ChangeRow::Stage { summaries, calls, tokens },
             Change::Pin { arrival } => ChangeRow::Pin { arrival: arrival.0 },
             Change::Unpin { arrival } => ChangeRow::Unpin { arrival: arrival.0 },
+            Change::Undo { op } => ChangeRow::Undo { op: op.0 },
             _ => return Err(StoreError::row(Self::TABLE, session, "a change this format has no row for")),
         };
         Ok(Self { session: session.0, at_ms, by: by.to_owned(), what })
@@ -198,6 +200,7 @@ impl OpRow {
             ChangeRow::Stage { summaries, calls, tokens } => Change::Stage { summaries, calls, tokens },
             ChangeRow::Pin { arrival } => Change::Pin { arrival: Arrival(arrival) },
             ChangeRow::Unpin { arrival } => Change::Unpin { arrival: Arrival(arrival) },
+            ChangeRow::Undo { op } => Change::Undo { op: OpId(op) },
         };
         Op { id, session: SessionId(self.session), at_ms: self.at_ms, by: self.by, what }
     }

@@ -13,8 +13,8 @@ use crate::filled;
 fn help_is_there_for_every_command_with_an_example() {
     let desk = Desk::new();
     for command in [
-        "import", "sessions", "log", "show", "grep", "expand", "describe", "status", "export", "check", "config",
-        "repair",
+        "import", "sessions", "log", "show", "grep", "expand", "describe", "why", "compress", "unfold", "undo", "pin",
+        "unpin", "replay", "status", "doctor", "export", "check", "config", "repair",
     ] {
         let ran = desk.run(&[command, "--help"]);
         assert_eq!(ran.code, 0, "{command}");

@@ -252,6 +252,7 @@ impl World {
                 turn: turn.clone(),
                 options: options.clone(),
                 current_tokens: None,
+                model: None,
                 force,
                 focus: None,
                 summarizer: has_model.then_some(&moody as &dyn Summarizer),

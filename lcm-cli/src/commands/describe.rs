@@ -53,7 +53,7 @@ pub(crate) fn run(args: &DescribeArgs, service: &dyn Service, ui: &mut Ui) -> Re
 }
 
 /// A line of a description: what, and its value.
-fn field(ui: &mut Ui, what: &str, value: &str) -> Result<(), CliError> {
+pub(super) fn field(ui: &mut Ui, what: &str, value: &str) -> Result<(), CliError> {
     let mut line = ui.text();
     line.styled(ui::BOLD, format_args!("{what:<10}")).plain(ui::clean_line(value));
     ui.show(&line)
@@ -134,7 +134,7 @@ fn show_node(description: &Description, ui: &mut Ui) -> Result<(), CliError> {
     Ok(())
 }
 
-fn entries(ui: &mut Ui, what: &str, entries: &[Entry], all: usize) -> Result<(), CliError> {
+pub(super) fn entries(ui: &mut Ui, what: &str, entries: &[Entry], all: usize) -> Result<(), CliError> {
     for entry in entries.iter().take(LISTED_MAX) {
         let line = format!("{}, {}", super::node_line(entry), ui.time(entry.seen_ms));
         field(ui, what, &line)?;

@@ -59,7 +59,8 @@ const FAULTS_SHOWN: usize = 20;
 /// Faults of one file that are kept for programs; all are counted.
 const FAULTS_KEPT: usize = 10_000;
 
-fn format(name: &str) -> Result<Format, String> {
+/// The format of this name.
+pub(super) fn format(name: &str) -> Result<Format, String> {
     Format::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
         format!("formats are {}", names.join(", "))

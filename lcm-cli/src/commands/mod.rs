@@ -1,24 +1,34 @@
 //! The commands, one file each, and what they share: opening the store, and finding what a text means.
 
 pub(crate) mod check;
+pub(crate) mod compress;
 pub(crate) mod config;
 pub(crate) mod describe;
+pub(crate) mod doctor;
 pub(crate) mod expand;
 pub(crate) mod export;
 pub(crate) mod grep;
 pub(crate) mod import;
 pub(crate) mod log;
+pub(crate) mod pin;
 pub(crate) mod repair;
+pub(crate) mod replay;
 pub(crate) mod sessions;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod undo;
+pub(crate) mod unfold;
+pub(crate) mod why;
 
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
 
-use lcm_engine::service::{Branches, Entry, OwnerPattern, Owners, Scope, Service, Session};
+use lcm_core::Handle;
+use lcm_core::op::Change;
+use lcm_engine::service::{Branches, Entry, HistoryChanged, OwnerPattern, Owners, Scope, Service, Session};
 use lcm_engine::{Engine, OpenOptions};
+use tempfile::TempDir;
 
 use crate::args::{Command, Parsed};
 use crate::error::{CliError, Outcome};
@@ -57,11 +67,19 @@ pub(crate) fn run(
         Command::Check(args) => check::run(&args, &open()?, ui),
         Command::Config(args) => config::run(&args, &layers, ui),
         Command::Repair(args) => repair::run(&args, &open()?, ui),
+        Command::Compress(args) => compress::run(&args, |make| self::open(&home, make), stdin, env, ui),
+        Command::Unfold(args) => unfold::run(&args, &open()?, ui),
+        Command::Undo(args) => undo::run(&args, &open()?, ui),
+        Command::Pin(args) => pin::pin(&args, &open()?, ui),
+        Command::Unpin(args) => pin::unpin(&args, &open()?, ui),
+        Command::Why(args) => why::run(&args, &open()?, ui),
+        Command::Replay(args) => replay::run(&args, parsed.global.home.as_deref(), stdin, env, ui),
+        Command::Doctor(_) => doctor::run(&home, |make| self::open(&home, make), env, ui),
     }
 }
 
 /// Whether a store is made where there is none.
-enum Make {
+pub(crate) enum Make {
     Yes,
     No,
 }
@@ -69,6 +87,42 @@ enum Make {
 fn open(home: &Path, make: Make) -> Result<Engine, CliError> {
     let create = matches!(make, Make::Yes);
     Ok(Engine::open(home, OpenOptions { create, ..OpenOptions::default() })?)
+}
+
+/// A folder for a store that is thrown away at the end.
+fn scratch() -> Result<TempDir, CliError> {
+    let fail = |source| CliError::File { what: "make a folder in", path: std::env::temp_dir(), source };
+    tempfile::Builder::new().prefix("lcm-").tempdir().map_err(fail)
+}
+
+/// What an op did, in words.
+fn what_happened(what: &Change) -> String {
+    match what {
+        Change::Ingest { first, last, .. } if first == last => format!("message {first}"),
+        Change::Ingest { first, last, .. } => format!("messages {first} to {last}"),
+        Change::Branch { to, shared, .. } => {
+            format!("goes on with timeline {to}, which shares {}", ui::counted(*shared, "message"))
+        }
+        Change::Revise { arrival, .. } => format!("message {arrival} was rewritten"),
+        Change::Fold { summary } => format!("{} is shown", Handle::summary(*summary)),
+        Change::Unfold { summary } => format!("{} is unfolded", Handle::summary(*summary)),
+        Change::Stage { summaries: 1, .. } => "1 summary was made".to_owned(),
+        Change::Stage { summaries, .. } => format!("{} summaries were made", ui::thousands(*summaries)),
+        Change::Pin { arrival } => format!("message {arrival} is pinned"),
+        Change::Unpin { arrival } => format!("message {arrival} is pinned no longer"),
+        Change::Undo { op } => format!("op {op} is undone"),
+        _ => "something that this version has no words for".to_owned(),
+    }
+}
+
+/// What a change of the view did to its cost, as the end of a sentence.
+fn cost_change(changed: &HistoryChanged) -> String {
+    let op = changed.op.id;
+    if changed.tokens_before == changed.tokens_after {
+        return format!(" (op {op})");
+    }
+    let before = ui::counted(changed.tokens_before, "token");
+    format!(": {before} became {} (op {op})", ui::thousands(changed.tokens_after))
 }
 
 /// Whose messages, and of which sessions.

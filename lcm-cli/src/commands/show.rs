@@ -1,8 +1,9 @@
 //! `lcm-cli show`: whole messages, for people or exactly as they were said.
 
-use lcm_core::{Arrival, Json, TimelineId};
+use lcm_core::{Arrival, Json, OpId, TimelineId};
 use lcm_engine::service::{
-    Child, DownTo, Entry, ExpandRequest, Expansion, ReadRequest, Scope, Service, SummaryPage, Whole,
+    AssembleRequest, Child, DownTo, Entry, ExpandRequest, Expansion, ReadRequest, Scope, Service, Shown, SummaryPage,
+    ViewRequest, Whole,
 };
 
 use super::{ScopeArgs, Target, at_least_one, heading, one_target};
@@ -16,7 +17,7 @@ use crate::ui::{self, Text, Ui};
 /// message a line.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  lcm-cli show 17 18\n  lcm-cli show msg_0123456789abcdef --raw\n  lcm-cli show '#3' --from 120 --limit 10"
+    after_help = "Examples:\n  lcm-cli show 17 18\n  lcm-cli show msg_0123456789abcdef --raw\n  lcm-cli show '#3' --from 120 --limit 10\n  lcm-cli show '#3' --at now\n  lcm-cli show '#3' --at 17 --raw"
 )]
 pub(crate) struct ShowArgs {
     /// Messages, summaries or sessions
@@ -34,8 +35,22 @@ pub(crate) struct ShowArgs {
     /// Show another timeline than the one the session goes on with
     #[arg(long, value_name = "NUMBER")]
     timeline: Option<u64>,
+    /// Show what the session showed to a model as of an op, or `now`: folds in place of what they stand for
+    #[arg(long, value_name = "OP", conflicts_with_all = ["from", "timeline"], value_parser = moment)]
+    at: Option<Moment>,
     #[command(flatten)]
     scope: ScopeArgs,
+}
+
+/// A moment of a session's history.
+#[derive(Clone, Copy, Debug)]
+struct Moment(Option<OpId>);
+
+fn moment(text: &str) -> Result<Moment, String> {
+    match text {
+        "now" => Ok(Moment(None)),
+        _ => text.parse().map(|op| Moment(Some(OpId(op)))).map_err(|_| "the number of an op, or now".to_owned()),
+    }
 }
 
 /// Messages that are asked for at once, and bytes after which a page ends.
@@ -47,10 +62,19 @@ pub(crate) fn run(args: &ShowArgs, service: &dyn Service, ui: &mut Ui) -> Result
     // All are looked up before the first is shown: half an answer helps nobody.
     let targets = args.targets.iter().map(|text| one_target(service, &scope, text));
     let targets: Vec<Target> = targets.collect::<Result<_, _>>()?;
+    let is_node = |target: &Target| matches!(target, Target::Node(_));
+    if args.at.is_some() && targets.iter().any(is_node) {
+        return Err(CliError::usage("--at shows a session, and a message or summary is named", "name the session"));
+    }
     ui.page();
     let mut shown = 0;
     for target in targets {
         shown += match target {
+            Target::Session(session) if let Some(Moment(as_of)) = args.at => {
+                let scope = scope.clone();
+                let request = ViewRequest { scope, session: session.id, as_of, skip: 0, max: 0, bytes_max: PAGE_BYTES };
+                show_view(request, args, service, ui)?
+            }
             Target::Session(session) => {
                 let request = ReadRequest {
                     scope: scope.clone(),
@@ -93,6 +117,76 @@ fn show_session(
     Ok(shown)
 }
 
+/// Shows a session as it is or was shown to a model.
+fn show_view(mut request: ViewRequest, args: &ShowArgs, service: &dyn Service, ui: &mut Ui) -> Result<usize, CliError> {
+    if args.raw {
+        // Exactly the list: folds that stand side by side share a message of it.
+        let ViewRequest { scope, session, as_of, .. } = request;
+        let list = service.assemble(&AssembleRequest { scope, session, as_of })?.messages;
+        let shown = list.len().min(args.limit.unwrap_or(usize::MAX));
+        for message in &list[..shown] {
+            ui.bytes(message)?;
+            ui.bytes(b"\n")?;
+        }
+        return Ok(shown);
+    }
+    let mut left = args.limit.unwrap_or(usize::MAX);
+    let mut shown = 0;
+    while left > 0 {
+        request.max = left.min(PAGE);
+        let page = service.view(&request)?;
+        if shown == 0 && !ui.is_json() {
+            ui.note(format_args!(
+                "{} and {} as of op {}",
+                ui::counted(u64::try_from(page.items_all).unwrap_or(u64::MAX), "item"),
+                ui::counted(page.tokens, "token"),
+                page.as_of
+            ));
+        }
+        for item in &page.items {
+            show_item(item, ui)?;
+        }
+        shown += page.items.len();
+        left = left.saturating_sub(page.items.len());
+        let Some(next) = page.next else { break };
+        // The rest is of the same moment, whatever happens meanwhile.
+        (request.skip, request.as_of) = (next, Some(page.as_of));
+    }
+    Ok(shown)
+}
+
+fn show_item(item: &Shown, ui: &mut Ui) -> Result<(), CliError> {
+    if ui.is_json() {
+        return ui.json(&json::shown(item));
+    }
+    let mut text = ui.text();
+    match item {
+        Shown::Message { entry, json, is_pinned } => {
+            heading(&mut text, entry, ui);
+            text.styled(ui::DIM, format_args!("  {}", ui::counted(u64::from(entry.tokens), "token")));
+            if *is_pinned {
+                text.styled(ui::DIM, "  pinned");
+            }
+            text.plain("\n");
+            message(json, &mut text);
+        }
+        Shown::Fold { entry, text: said, messages, late, source_tokens, is_within, .. } => {
+            heading(&mut text, entry, ui);
+            let (count, tokens) = (ui::counted(*messages, "message"), ui::counted(*source_tokens, "token"));
+            text.styled(ui::DIM, format_args!("  stands for {count} of {tokens}"));
+            if *late > 0 {
+                text.styled(ui::DIM, format_args!(", {} of them came late", ui::thousands(*late)));
+            }
+            if *is_within {
+                text.styled(ui::DIM, ", steps of the request below");
+            }
+            text.plain("\n").said(said);
+        }
+    }
+    text.plain("\n");
+    ui.show(&text)
+}
+
 fn show_node(entry: &Entry, scope: &Scope, raw: bool, service: &dyn Service, ui: &mut Ui) -> Result<(), CliError> {
     let request = ExpandRequest {
         scope: scope.clone(),
@@ -126,15 +220,19 @@ pub(crate) fn show_message(whole: &Whole, raw: bool, ui: &mut Ui) -> Result<(), 
     }
     ui.show(&text)?;
     let mut text = ui.text();
-    // What we stored is JSON; anything else is shown as it is.
-    match Json::parse(&whole.json) {
-        Ok(said) => body(&said, &mut text),
-        Err(_) => {
-            text.said(&String::from_utf8_lossy(&whole.json));
-        }
-    }
+    message(&whole.json, &mut text);
     text.plain("\n");
     ui.show(&text)
+}
+
+/// What a message says. What we stored is JSON; anything else is shown as it is.
+fn message(json: &[u8], text: &mut Text) {
+    match Json::parse(json) {
+        Ok(said) => body(&said, text),
+        Err(_) => {
+            text.said(&String::from_utf8_lossy(json));
+        }
+    }
 }
 
 /// Shows a summary; its text is ours, so raw means the text alone.

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lcm_engine::hosts::{self, DecodeError, DecodeOptions, Format, SQLITE_MAGIC, Sink};
+use lcm_engine::hosts::{self, DecodeError, DecodeOptions, Decoded, Format, Incoming, SQLITE_MAGIC, Sink};
 
-use crate::error::CliError;
+use crate::error::{self, CliError};
+use crate::ui::Ui;
 
 pub(crate) use sqlite::ReadError;
 
@@ -142,6 +143,46 @@ impl Source {
                 let file = BufReader::with_capacity(256 << 10, Counted { inner: file, read: read.clone() });
                 decode_stream(file, &options, sink, || SourceError::PackedDatabase)
             }
+        }
+    }
+}
+
+/// What is in a source.
+pub(crate) struct Lists {
+    pub(crate) lists: Vec<Incoming>,
+    /// Elements that could not be taken.
+    pub(crate) lost: u64,
+}
+
+/// Faults of a source that are listed; all are counted.
+const FAULTS_SHOWN: usize = 20;
+
+/// Decodes all of a source at once and says what is wrong with it.
+pub(crate) fn sessions_in(source: &mut Source, format: Option<Format>, ui: &mut Ui) -> Result<Lists, CliError> {
+    let shown = source.shown();
+    let (mut lists, mut faults, mut lost) = (Vec::new(), Vec::new(), 0);
+    let decoded = source.decode(format, &Arc::default(), &mut |decoded| {
+        match decoded {
+            Decoded::Session(incoming) => lists.push(incoming),
+            Decoded::Fault(fault) => {
+                lost += u64::from(!fault.is_kept);
+                faults.push(fault);
+            }
+            Decoded::Passed { .. } => {}
+        }
+        Ok(())
+    });
+    for fault in faults.iter().take(FAULTS_SHOWN) {
+        ui.note(format_args!("{shown}: {fault}"));
+    }
+    match decoded {
+        // Nothing in it is nothing wrong; whoever asked says so.
+        Ok(()) | Err(SourceError::Decode(DecodeError::Empty) | SourceError::Database(ReadError::Empty)) => {
+            Ok(Lists { lists, lost })
+        }
+        Err(error) => {
+            let what = format!("{shown}: {}", error::chain(&error));
+            Err(CliError::Usage { what, hint: error.hint().map(str::to_owned) })
         }
     }
 }

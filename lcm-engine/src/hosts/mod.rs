@@ -68,6 +68,21 @@ pub struct Path {
 }
 
 impl Incoming {
+    /// The messages of the path that the session goes on with, in order.
+    #[must_use]
+    pub fn current(&self) -> Vec<&IncomingMessage> {
+        let Some(mut at) = self.paths.len().checked_sub(1) else { return self.messages.iter().collect() };
+        let (mut parts, mut taken) = (Vec::new(), usize::MAX);
+        // From the end back: of each path what the one behind it shares.
+        while let Some(path) = self.paths.get(at) {
+            let shared = path.parent.map_or(0, |(_, shared)| shared);
+            parts.push(&path.own[..path.own.len().min(taken.saturating_sub(shared))]);
+            let Some((parent, shared)) = path.parent.filter(|(parent, _)| *parent < at) else { break };
+            (at, taken) = (parent, taken.min(shared));
+        }
+        parts.into_iter().rev().flatten().filter_map(|i| self.messages.get(*i)).collect()
+    }
+
     /// How many messages a path has, those it shares included; 0 for a path that is not there.
     fn length(&self, path: usize) -> usize {
         let path = self.paths.get(path);
@@ -110,6 +125,15 @@ impl IncomingMessage {
         let encoded = message.encode()?;
         let tokens = Estimate.count(&encoded.stored(&encoded.body_slices()));
         Ok(Self { encoded, tokens, seen_ms: None, volatile: Vec::new(), revisions: Vec::new() })
+    }
+
+    /// What was said as JSON text, without the keys that belong to the place.
+    #[must_use]
+    pub fn json(&self) -> Vec<u8> {
+        let mut json = Vec::new();
+        let written = lcm_core::canon::write_json(&self.encoded.stored(&self.encoded.body_slices()), &mut json);
+        written.expect("what was encoded just now is read again: see `canon`");
+        json
     }
 
     /// Its id.

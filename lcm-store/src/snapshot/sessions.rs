@@ -1,6 +1,7 @@
 //! Owners, sessions, their timelines, and what was done to them: ops, views, pins.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use lcm_core::op::Op;
 use lcm_core::view::View;
@@ -9,6 +10,7 @@ use redb::ReadableTable;
 
 use super::{Rising, Session, Snapshot, Timeline, stored_order};
 use crate::error::{StoreError, contained};
+use crate::index::Order;
 use crate::record::{OpRow, Row, SessionRow, TimelineRow, ViewRow};
 use crate::scope::{Resolved, Scope, Span};
 use crate::tables;
@@ -196,6 +198,45 @@ impl Snapshot {
         })
     }
 
+    /// The ops of a session from one number to another, both included, in the order asked for, at most `max`.
+    ///
+    /// History is one row for the whole store, so the ops of others between them are passed over.
+    ///
+    /// # Errors
+    /// When the database fails or a row is damaged.
+    pub fn ops_of(
+        &self,
+        session: SessionId,
+        range: RangeInclusive<OpId>,
+        order: Order,
+        max: usize,
+    ) -> Result<Vec<Op>, StoreError> {
+        contained(self.pin.path(), || {
+            let (first, last) = (range.start().0, range.end().0);
+            let mut ops = Vec::new();
+            if first > last {
+                return Ok(ops);
+            }
+            let table = self.txn.open_table(tables::OPS)?;
+            let mut rows = table.range(first..=last)?;
+            // Numbers of a range that is gone through backwards rise when they are counted from its end.
+            let mut keys = Rising::new("ops", 0..=last - first);
+            while ops.len() < max {
+                let entry = if order == Order::Oldest { rows.next() } else { rows.next_back() };
+                let Some(entry) = entry else { break };
+                let (key, value) = entry?;
+                let id = OpId(key.value());
+                let passed = if order == Order::Oldest { id.0.checked_sub(first) } else { last.checked_sub(id.0) };
+                keys.take(passed.unwrap_or(u64::MAX))?;
+                let op = OpRow::from_bytes(value.value(), id.0)?.into_op(id);
+                if op.session == session {
+                    ops.push(op);
+                }
+            }
+            Ok(ops)
+        })
+    }
+
     /// The newest op; 0 for none.
     ///
     /// # Errors
@@ -241,6 +282,25 @@ impl Snapshot {
                     ViewRow::from_bytes(value.value(), key.value().1)?.into_view(key.value().1).map(Some)
                 }
             }
+        })
+    }
+
+    /// Every view a session ever had, oldest first, with the op that it is shown from.
+    ///
+    /// # Errors
+    /// When the database fails or a row is damaged.
+    pub fn views_of(&self, session: SessionId) -> Result<Vec<(OpId, View)>, StoreError> {
+        contained(self.pin.path(), || {
+            let range = (session.0, 0)..=(session.0, u64::MAX);
+            let mut keys = Rising::new("views", range.clone());
+            let table = self.txn.open_table(tables::VIEWS)?;
+            let rows = table.range(range)?.map(|entry| {
+                let (key, value) = entry?;
+                keys.take(key.value())?;
+                let op = key.value().1;
+                Ok((OpId(op), ViewRow::from_bytes(value.value(), op)?.into_view(op)?))
+            });
+            rows.collect()
         })
     }
 }

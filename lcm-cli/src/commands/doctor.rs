@@ -1,0 +1,288 @@
+//! `lcm-cli doctor`: what could be in the way, each with what to do about it.
+//!
+//! Looks from outside at what the store needs (directory, modes, room, file system), then asks the store how it is. Each
+//! part is a function that gives findings; another part is another function in [`look`].
+//! Not here: the audit of everything that is kept (`check`).
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use lcm_core::Json;
+use lcm_engine::Engine;
+use lcm_engine::service::{IndexState, Service, Status};
+
+use super::Make;
+use crate::error::{self, CliError, Outcome};
+use crate::json;
+use crate::paths::Env;
+use crate::ui::{self, Ui};
+
+/// Look whether anything is in the way of the store, and say what to do about it
+///
+/// The directory and its modes, room on the disk, the file system, the format, whether it can be written, the search
+/// index, the settings. Writes nothing. Exits 3 when something is wrong; `lcm-cli check` goes through everything that is
+/// kept.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  lcm-cli doctor\n  lcm-cli doctor --home DIR --format json")]
+pub(crate) struct DoctorArgs {}
+
+/// Less room than this and the next import may not fit.
+const ROOM_SHORT_BYTES: u64 = 256 << 20;
+/// Less than this and a turn may not.
+const ROOM_NONE_BYTES: u64 = 16 << 20;
+/// Messages that the index may be behind before anybody should care: what a process that serves catches up by itself.
+const BEHIND_MAX: u64 = 4096;
+
+/// How a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Grade {
+    Fine,
+    /// Worth knowing; nothing fails by it.
+    Note,
+    Wrong,
+}
+
+impl Grade {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fine => "fine",
+            Self::Note => "note",
+            Self::Wrong => "wrong",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// The part.
+    pub(crate) part: &'static str,
+    pub(crate) grade: Grade,
+    /// What was found, as a sentence without a full stop.
+    pub(crate) what: String,
+    /// What to do about it.
+    pub(crate) advice: Option<String>,
+}
+
+impl Finding {
+    fn fine(part: &'static str, what: impl Into<String>) -> Self {
+        Self { part, grade: Grade::Fine, what: what.into(), advice: None }
+    }
+
+    fn note(part: &'static str, what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { part, grade: Grade::Note, what: what.into(), advice: Some(advice.into()) }
+    }
+
+    fn wrong(part: &'static str, what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { part, grade: Grade::Wrong, what: what.into(), advice: Some(advice.into()) }
+    }
+
+    /// Something that failed.
+    fn failed(part: &'static str, error: &CliError) -> Self {
+        Self { part, grade: Grade::Wrong, what: error.sentence(), advice: error.hint() }
+    }
+}
+
+pub(crate) fn run(
+    home: &Path,
+    open: impl Fn(Make) -> Result<Engine, CliError>,
+    env: &Env<'_>,
+    ui: &mut Ui,
+) -> Result<Outcome, CliError> {
+    let findings = look(home, open, env);
+    let mut worst = Grade::Fine;
+    for finding in &findings {
+        worst = worst.max(finding.grade);
+        if ui.is_json() {
+            let mut entries = vec![
+                ("part", json::text(finding.part)),
+                ("grade", json::text(finding.grade.name())),
+                ("what", json::text(&finding.what)),
+            ];
+            entries.extend(finding.advice.iter().map(|advice| ("advice", json::text(advice))));
+            ui.json(&Json::object(entries))?;
+            continue;
+        }
+        let mut line = ui.text();
+        let style = match finding.grade {
+            Grade::Fine => ui::NAME,
+            Grade::Note => ui::BOLD,
+            Grade::Wrong => ui::MATCH,
+        };
+        line.styled(style, format_args!("{:<6}", finding.grade.name()));
+        line.styled(ui::BOLD, format_args!("{:<12}", finding.part)).plain(ui::clean_line(&finding.what));
+        ui.show(&line)?;
+        if let Some(advice) = &finding.advice {
+            let mut line = ui.text();
+            line.styled(ui::DIM, format_args!("{:<18}", "")).plain(ui::clean_line(advice));
+            ui.show(&line)?;
+        }
+    }
+    Ok(if worst == Grade::Wrong { Outcome::Damaged } else { Outcome::Done })
+}
+
+/// Looks at everything, part by part.
+fn look(home: &Path, open: impl Fn(Make) -> Result<Engine, CliError>, env: &Env<'_>) -> Vec<Finding> {
+    let mut findings = vec![directory(home)];
+    findings.extend(permissions(home));
+    findings.extend(disk(home));
+    findings.extend(settings(env));
+    match open(Make::No) {
+        Err(error) => findings.push(Finding::failed("store", &error)),
+        Ok(engine) => match engine.status() {
+            Err(error) => findings.push(Finding::failed("store", &error.into())),
+            Ok(status) => {
+                findings.push(store(&status));
+                findings.push(lock(&engine));
+                findings.push(index(&status));
+            }
+        },
+    }
+    findings
+}
+
+fn directory(home: &Path) -> Finding {
+    match fs::metadata(home) {
+        Ok(metadata) if metadata.is_dir() => Finding::fine("directory", home.display().to_string()),
+        Ok(_) => Finding::wrong(
+            "directory",
+            format!("{} is not a directory", home.display()),
+            "name another one with --home or LCM_HOME",
+        ),
+        Err(error) => Finding::wrong(
+            "directory",
+            format!("{} cannot be looked at: {error}", home.display()),
+            "`lcm-cli import FILE` makes a store; --home or LCM_HOME names another directory",
+        ),
+    }
+}
+
+/// Whether anybody but its owner can read or write it, and whether that is us.
+fn permissions(home: &Path) -> Vec<Finding> {
+    let Ok(metadata) = fs::metadata(home) else { return Vec::new() };
+    let mut findings = Vec::new();
+    let mut open = Vec::new();
+    let mut paths = vec![home.to_owned()];
+    let is_ours = |name: &str| name == "CURRENT" || name == "index" || name.starts_with("store.");
+    let files = fs::read_dir(home).into_iter().flatten().flatten();
+    paths.extend(files.filter(|file| file.file_name().to_str().is_some_and(is_ours)).map(|file| file.path()));
+    for path in paths {
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        let mode = metadata.permissions().mode() & 0o777;
+        if !metadata.is_symlink() && mode & 0o077 != 0 {
+            open.push(format!("{} has mode {mode:03o}", path.display()));
+        }
+    }
+    if let Some(first) = open.first() {
+        let more = match open.len() {
+            1 => String::new(),
+            count => format!(", and {} more", count - 1),
+        };
+        let advice = format!("chmod -R go= {}; the next write does it too", home.display());
+        findings.push(Finding::wrong("permissions", format!("others can look in: {first}{more}"), advice));
+    }
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.uid() != user {
+        let what = format!("the directory belongs to user {}, and this program runs as user {user}", metadata.uid());
+        findings.push(Finding::note(
+            "permissions",
+            what,
+            "run it as its owner, so that all of its files stay the owner's",
+        ));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::fine("permissions", "its owner's alone"));
+    }
+    findings
+}
+
+/// Room, and whether locks can be relied on.
+fn disk(home: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Ok(system) = rustix::fs::statvfs(home) {
+        let room = system.f_bavail.saturating_mul(system.f_frsize);
+        let said = format!("{} free", ui::size(room));
+        let advice = "make room: a write that finds none fails as a whole, and nothing is lost";
+        findings.push(match room {
+            0..ROOM_NONE_BYTES => Finding::wrong("disk", said, advice),
+            ROOM_NONE_BYTES..ROOM_SHORT_BYTES => Finding::note("disk", said, advice),
+            _ => Finding::fine("disk", said),
+        });
+    }
+    #[cfg(target_os = "linux")]
+    if let Ok(system) = rustix::fs::statfs(home) {
+        // The numbers that the kernel gives to file systems behind a network.
+        let remote = match u64::try_from(system.f_type).unwrap_or(0) {
+            0x6969 => Some("NFS"),
+            0xff53_4d42 | 0xfe53_4d42 | 0x517b => Some("SMB"),
+            0x0102_1997 => Some("9P"),
+            0x00c3_6400 => Some("Ceph"),
+            _ => None,
+        };
+        if let Some(name) = remote {
+            findings.push(Finding::note(
+                "disk",
+                format!("the store lies on {name}, where locks of byte ranges are not always kept"),
+                "keep it on a disk of this machine when more than one process uses it",
+            ));
+        }
+    }
+    findings
+}
+
+/// What the environment and the settings say, and whether that makes sense.
+fn settings(env: &Env<'_>) -> Vec<Finding> {
+    let set = |name: &str| env(name).filter(|value| !value.is_empty());
+    match set("LCM_HOME") {
+        Some(home) if !Path::new(&home).is_absolute() => vec![Finding::note(
+            "settings",
+            format!("LCM_HOME is {}, which depends on the folder one is in", home.to_string_lossy()),
+            "set it to a path that begins with /",
+        )],
+        _ => vec![Finding::fine("settings", "nothing is in the way")],
+    }
+}
+
+fn store(status: &Status) -> Finding {
+    Finding::fine(
+        "store",
+        format!(
+            "format {}, {}, {}, {}",
+            status.format,
+            ui::counted(status.sessions, "session"),
+            format_args!("{} and summaries", ui::counted(status.places, "message")),
+            ui::size(status.data_bytes)
+        ),
+    )
+}
+
+/// Whether a write could begin.
+fn lock(engine: &Engine) -> Finding {
+    match engine.try_write() {
+        Ok(()) => Finding::fine("lock", "it can be written"),
+        Err(failed) => {
+            let failed = CliError::from(failed);
+            let advice = failed.hint().unwrap_or_else(|| "look at the owner and the modes of its files".to_owned());
+            Finding::wrong("lock", format!("it cannot be written: {}", error::chain(&failed)), advice)
+        }
+    }
+}
+
+fn index(status: &Status) -> Finding {
+    let index = &status.index;
+    let behind = index.last_arrival.0.saturating_sub(index.indexed_to.0);
+    let advice = "`lcm-cli repair index` makes it anew; searches find everything meanwhile";
+    match index.state {
+        IndexState::Unusable => Finding::wrong("index", "the search index is unusable", advice),
+        IndexState::Absent if behind > BEHIND_MAX => {
+            Finding::note("index", "there is no search index, so searches read the messages themselves", advice)
+        }
+        IndexState::Absent => Finding::fine("index", "none yet; searches look into the messages themselves"),
+        IndexState::Ready if behind > BEHIND_MAX => {
+            let what = format!("the search index is {} behind", ui::counted(behind, "message"));
+            Finding::note("index", what, "a process that serves catches up by itself; so does the next import")
+        }
+        IndexState::Ready => Finding::fine("index", format!("up to message {}", index.indexed_to)),
+    }
+}
