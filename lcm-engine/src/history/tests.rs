@@ -83,8 +83,15 @@ impl Talk {
     fn compress(&mut self, threshold: u64) {
         let options = CompressOptions { threshold_tokens: threshold, protect_last: 2, ..CompressOptions::default() };
         let turn = self.request();
-        let request =
-            CompressRequest { turn, options, current_tokens: None, force: true, focus: None, summarizer: None };
+        let request = CompressRequest {
+            turn,
+            options,
+            current_tokens: None,
+            model: None,
+            force: true,
+            focus: None,
+            summarizer: None,
+        };
         if let Some(shown) = ENGINE.1.compress(&request).unwrap().messages {
             let text = |message: OutMessage| match message {
                 OutMessage::Given(at) => self.list[at].clone(),
