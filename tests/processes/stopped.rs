@@ -13,7 +13,8 @@ use rustix::process::Signal;
 
 use crate::worker::{SAID, Worker, word};
 
-/// How long others may wait here. A call may take that and what the machine takes for it.
+/// How long others may wait here. A call may take that and what the machine takes for it: a machine that others use,
+/// too, stands still for seconds. What is told apart is a wait that ends and one that does not.
 const WAIT: Duration = Duration::from_millis(250);
 const SLACK: Duration = Duration::from_secs(10);
 

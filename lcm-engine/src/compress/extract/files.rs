@@ -136,7 +136,7 @@ fn is_tail(path: &str, tail: &str) -> bool {
     path.strip_suffix(tail).is_some_and(|before| before.ends_with(['/', '\\']))
 }
 
-/// Paths in one line: `(/work/harbour) src/tide/: clock.rs table.rs; "/etc/hosts"`, or only their own names.
+/// Paths in one line: `(/srv/harbour) src/tide/: clock.rs table.rs; "/etc/hosts"`, or only their own names.
 fn listed(paths: &[&str], has_folders: bool) -> String {
     // What would be read as something else stands in quotation marks.
     let is_odd = |path: &str| path.contains([' ', ';', '"', '(', ')']) || path.ends_with(':');
@@ -237,24 +237,24 @@ mod tests {
     fn a_file_is_one_however_it_is_named() {
         let mut files = Files::default();
         files.add("clock.rs", Touch::Printed);
-        files.add("/work/harbour/src/clock.rs", Touch::Read);
+        files.add("/srv/harbour/src/clock.rs", Touch::Read);
         files.add("src/clock.rs", Touch::Changed);
         files.add("my clock.rs", Touch::Named);
         assert!(files.has("clock.rs") && files.has("src/clock.rs") && !files.has("lock.rs"));
         let lines = files.lines(100, word, &Estimate);
-        assert_eq!(lines, ["changed: /work/harbour/src/clock.rs", "files: \"my clock.rs\""]);
+        assert_eq!(lines, ["changed: /srv/harbour/src/clock.rs", "files: \"my clock.rs\""]);
     }
 
     #[test]
     fn lists_get_shorter_with_the_room_and_changed_files_go_last() {
         let mut files = Files::default();
         for n in 0..20 {
-            files.add(&format!("/work/harbour/src/part{}/read{n}.rs", n % 5), Touch::Read);
+            files.add(&format!("/srv/harbour/src/part{}/read{n}.rs", n % 5), Touch::Read);
             files.add(&format!("printed{n}.rs"), Touch::Printed);
         }
-        files.add("/work/harbour/src/part1/changed.rs", Touch::Changed);
+        files.add("/srv/harbour/src/part1/changed.rs", Touch::Changed);
         let all = files.lines(1000, word, &Estimate).join("\n");
-        assert!(all.contains("read: (/work/harbour/src) part0/: read0.rs read5.rs"), "{all}");
+        assert!(all.contains("read: (/srv/harbour/src) part0/: read0.rs read5.rs"), "{all}");
         let mut last = usize::MAX;
         for room in [1000, 120, 60, 30, 12] {
             let lines = files.lines(room, word, &Estimate).join("\n");
@@ -268,7 +268,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_listed_is_read_back(
-            paths in prop::collection::vec("(/work/harbour/(src/)?)?([a-c]{1,2}/){0,3}[a-z0-9 _.;()\"字-]{1,8}\\.rs", 0..30),
+            paths in prop::collection::vec("(/srv/harbour/(src/)?)?([a-c]{1,2}/){0,3}[a-z0-9 _.;()\"字-]{1,8}\\.rs", 0..30),
         ) {
             let mut files = Files::default();
             paths.iter().for_each(|path| files.add(path, Touch::Read));
