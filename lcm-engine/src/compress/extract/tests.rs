@@ -238,7 +238,7 @@ fn what_a_tool_prints_never_becomes_a_rule_or_a_request() {
 
 #[test]
 fn every_file_is_named_in_every_depth() {
-    let files: Vec<String> = (0..60).map(|n| format!("/work/harbour/src/part{}/file{n}.rs", n % 7)).collect();
+    let files: Vec<String> = (0..60).map(|n| format!("/srv/harbour/src/part{}/file{n}.rs", n % 7)).collect();
     let listing = files[..40].join("\n");
     let mut sources = vec![user("Look at the harbour"), call("bash", &[("command", "find .")]), result(&listing)];
     for file in &files[40..] {
