@@ -1,5 +1,4 @@
-//! What the simulator has found, each made as small as it gets, so that it stays mended. The numbers are those
-//! of `tests/simulate/faults.rs`; one that is not there is of something that the simulator does not do.
+//! What the simulator has found, each made as small as it gets, so that it stays mended.
 
 use lcm_engine::compress::CompressOptions;
 
@@ -7,7 +6,6 @@ use crate::session::{
     assistant, behind, call, exchanges, folded, home, long, options, read, result, try_compress, turn, user, with,
 };
 
-/// Fault 1.
 #[test]
 fn a_broken_message_behind_the_newest_request_keeps_its_place() {
     let home = home();
@@ -22,7 +20,6 @@ fn a_broken_message_behind_the_newest_request_keeps_its_place() {
     assert_eq!(behind(&home.engine, &shown), list, "{shown:#?}");
 }
 
-/// Fault 2.
 #[test]
 fn a_request_whose_steps_were_folded_is_folded_without_them() {
     let home = home();
@@ -43,7 +40,6 @@ fn a_request_whose_steps_were_folded_is_folded_without_them() {
     }
 }
 
-/// Fault 3.
 #[test]
 fn a_result_that_was_moved_and_then_cleared_is_the_same_result() {
     let home = home();
@@ -65,7 +61,6 @@ fn a_result_that_was_moved_and_then_cleared_is_the_same_result() {
     assert_eq!(read(&home.engine, "s"), with(&said, &[user("and now?")]));
 }
 
-/// Fault 4.
 #[test]
 fn a_message_before_a_line_of_ours_is_known_when_it_is_rewritten() {
     let home = home();
@@ -82,7 +77,6 @@ fn a_message_before_a_line_of_ours_is_known_when_it_is_rewritten() {
     assert_eq!(read(&home.engine, "s"), list);
 }
 
-/// Fault 5.
 #[test]
 fn another_call_under_an_id_used_again_is_no_new_form_of_the_first() {
     let home = home();
@@ -95,7 +89,6 @@ fn another_call_under_an_id_used_again_is_no_new_form_of_the_first() {
     assert_eq!(read(&home.engine, "s"), other);
 }
 
-/// Fault 5.
 #[test]
 fn a_list_that_shares_nothing_but_an_id_is_another_story() {
     let home = home();
@@ -106,7 +99,6 @@ fn a_list_that_shares_nothing_but_an_id_is_another_story() {
     assert_eq!(read(&home.engine, "s"), other);
 }
 
-/// Fault 6.
 #[test]
 fn the_list_of_a_branch_is_known_under_any_name() {
     let home = home();
@@ -121,7 +113,6 @@ fn the_list_of_a_branch_is_known_under_any_name() {
     assert_eq!(read(&home.engine, "three"), [user("hello")]);
 }
 
-/// Fault 7.
 #[test]
 fn a_session_that_rolls_over_twice_keeps_everything() {
     let home = home();
@@ -140,7 +131,6 @@ fn a_session_that_rolls_over_twice_keeps_everything() {
     }
 }
 
-/// Fault 8.
 #[test]
 fn a_folded_list_of_a_line_that_was_left_leads_back_to_it() {
     let home = home();
@@ -154,7 +144,6 @@ fn a_folded_list_of_a_line_that_was_left_leads_back_to_it() {
     assert_eq!(read(&home.engine, "s"), with(&said, &[user("as before")]));
 }
 
-/// Fault 9.
 #[test]
 fn a_result_cleared_while_the_session_rolls_over_is_no_new_message() {
     let home = home();
@@ -173,7 +162,6 @@ fn a_result_cleared_while_the_session_rolls_over_is_no_new_message() {
     assert_eq!(two, with(&said, &[assistant("gladly")]));
 }
 
-/// Fault 9, as it comes about without any doing of the host's: halves of pairs are replaced on the way out.
 #[test]
 fn half_a_pair_survives_when_the_session_rolls_over() {
     let home = home();
@@ -185,7 +173,6 @@ fn half_a_pair_survives_when_the_session_rolls_over() {
     assert_eq!(read(&home.engine, "two").len(), said.len() + 1);
 }
 
-/// Fault 10.
 #[test]
 fn a_fold_alone_proves_whose_list_it_is() {
     let home = home();
@@ -203,7 +190,6 @@ fn a_fold_alone_proves_whose_list_it_is() {
     assert_eq!((read[0].as_str(), read.last()), (said[0].as_str(), Some(&answer)));
 }
 
-/// Fault 11.
 #[test]
 fn a_list_that_fits_is_given() {
     let home = home();
@@ -223,7 +209,6 @@ fn a_list_that_fits_is_given() {
     }
 }
 
-/// Fault 16.
 #[test]
 fn a_fold_of_what_was_said_in_two_sessions_is_known_in_both() {
     let home = home();
@@ -240,7 +225,6 @@ fn a_fold_of_what_was_said_in_two_sessions_is_known_in_both() {
     }
 }
 
-/// Fault 17.
 #[test]
 fn a_rewritten_list_of_a_line_that_was_left_leads_back_to_it() {
     let home = home();
@@ -255,7 +239,6 @@ fn a_rewritten_list_of_a_line_that_was_left_leads_back_to_it() {
     assert_eq!(read(&home.engine, "s"), with(&said, &[assistant("as before")]));
 }
 
-/// Fault 10, where the gap is between two folds of one message.
 #[test]
 fn going_back_to_a_fold_behind_a_gap_keeps_what_it_stands_for() {
     let home = home();

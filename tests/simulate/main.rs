@@ -5,7 +5,6 @@
 //! `LCM_SIMULATE_SECONDS` says for how long new seeds are tried, `LCM_SIMULATE_FROM` where they begin.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test says what it expects by failing")]
 
-mod faults;
 mod said;
 mod model;
 mod host;

@@ -10,7 +10,6 @@ use lcm_engine::service::{CompressRequest, Compressed, OutMessage, Service, Sess
 use lcm_engine::valid::{self, Rules};
 
 use crate::checks::{matched, matched_anyhow, text_of};
-use crate::faults;
 use crate::host::{Host, Saved};
 use crate::model::{Element, Id};
 use crate::said::{Shape, canonical};
@@ -29,11 +28,6 @@ pub(crate) fn speech_of(text: &str) -> Speech {
 
 fn bytes(list: &[Element]) -> Vec<Vec<u8>> {
     list.iter().map(|element| element.text().as_bytes().to_vec()).collect()
-}
-
-/// Whether folds of steps stand in front of the request that they are steps of.
-fn has_steps_in_front(list: &[Element]) -> bool {
-    list.iter().any(|element| element.text().contains("steps already taken for the request below"))
 }
 
 impl World {
@@ -263,8 +257,6 @@ impl World {
         self.tell(format!("  -> {}", self.model.told(&out)));
         match self.random.below(10) {
             0 | 1 => self.tell("  which it does not take".to_owned()),
-            _ if !faults::STEPS_IN_FRONT_OF_A_REQUEST && has_steps_in_front(&out) => {}
-            _ if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &out) => {}
             2 => self.hosts[at].pending = Some((host.list, out)),
             _ => {
                 self.tell(format!("  which it takes: {} messages", out.len()));
@@ -349,16 +341,10 @@ impl World {
         let mut must: Vec<Id> = host.list.iter().flat_map(Element::of).copied().collect();
         assert!(must.iter().all(|id| place(id).is_some()), "a message of the list is not on the line");
         must.sort_by_key(place);
-        if !faults::EQUAL_MESSAGES_COME_BACK {
-            must.retain(|id| !self.model.said(*id).shape.is_common);
-        }
-        let speeches: Vec<Speech> = host.list.iter().map(|element| speech_of(element.text())).collect();
-        let is_valid = valid::check(&speeches, Rules::default()).is_ok();
-        let has_order = !host.is_reordered && (faults::BROKEN_STEPS_KEEP_THEIR_ORDER || is_valid);
-        let stood = if has_order {
-            matched(&self.model, line, &must, &behind)
-        } else {
+        let stood = if host.is_reordered {
             matched_anyhow(&self.model, line, &must, &behind)
+        } else {
+            matched(&self.model, line, &must, &behind)
         };
         let stood = stood.unwrap_or_else(|| {
             let said: Vec<&String> = must.iter().map(|id| &self.model.said(*id).first[0]).collect();
@@ -422,18 +408,10 @@ impl World {
 
     /// Messages are cleared, cut or annotated.
     fn rewrite(&mut self, at: usize) {
-        if self.hosts[at].is_reordered && !faults::WHAT_WAS_MOVED_IS_KNOWN_REWRITTEN {
-            return;
-        }
         let mut rewritten = 0;
         for nth in 0..self.hosts[at].list.len() {
             let Element::Said { id, .. } = &self.hosts[at].list[nth] else { continue };
             let id = *id;
-            let is_before_a_line =
-                matches!(self.hosts[at].list.get(nth + 1), Some(Element::Made { of, .. }) if of.is_empty());
-            if is_before_a_line && !faults::WHAT_STANDS_BEFORE_A_LINE_OF_OURS_IS_KNOWN_REWRITTEN {
-                continue;
-            }
             let text = self.hosts[at].list[nth].text();
             let uses_again = text.contains("\"call_") || text.contains("nobody");
             // Results under one id that are cleared are all alike: which of them it was, nothing may tell.
@@ -476,24 +454,10 @@ impl World {
             return;
         }
         let list = host.list[..kept].to_vec();
-        if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &list) {
-            return;
-        }
         let host = &mut self.hosts[at];
         (host.list, host.pending) = (list, None);
         self.tell(format!("host {at} goes back to message {kept}"));
         self.answer(at);
-    }
-
-    /// Whether a list ends with a fold that has a gap before it: what stands there is not shown.
-    fn is_fold_alone(&self, at: usize, list: &[Element]) -> bool {
-        let conversation = self.model.find(&self.hosts[at].key).unwrap();
-        let line = &self.model.conversations[conversation].line;
-        let whole: Vec<Id> = list.iter().flat_map(Element::of).copied().collect();
-        // What was said again and again proves nothing.
-        let is_common = |id: &Id| self.model.said(*id).shape.is_common;
-        let last = list.iter().rfind(|element| !element.of().iter().all(is_common));
-        matches!(last, Some(Element::Made { .. })) && !line.starts_with(&whole)
     }
 
     /// Says something that was never said.
@@ -523,9 +487,6 @@ impl World {
         let is_beside = |at: usize| is_fold(at.checked_sub(1)) || is_fold(Some(at + 1));
         let keeps = |(at, element): &(usize, &Element)| !is_alone(element) || *at == 0 || is_beside(*at);
         let list: Vec<Element> = list.iter().enumerate().filter(keeps).map(|(_, element)| element.clone()).collect();
-        if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &list) {
-            return;
-        }
         let host = &mut self.hosts[at];
         (host.list, host.pending) = (list, None);
         self.tell(format!("host {at} drops {count} messages from {from} on"));
@@ -602,17 +563,8 @@ impl World {
         let line = &self.model.conversations[conversation].line;
         let is_on_line = saved.list.iter().flat_map(Element::of).all(|id| line.contains(id));
         let whole: Vec<Id> = saved.list.iter().flat_map(Element::of).copied().collect();
-        let uses_again = |element: &Element| element.text().contains("\"call_0\"");
-        let is_rewritten = |element: &Element| match element {
-            Element::Said { id, text } => !self.model.said(*id).first.contains(text),
-            Element::Made { .. } => false,
-        };
         // What was cut and then left cannot be told from something else.
-        let can_be_told = saved.line.starts_with(&whole)
-            && (faults::REWRITTEN_LISTS_LEAD_BACK_TO_THEIR_LINE || !saved.list.iter().any(is_rewritten))
-            && (faults::IDS_USED_AGAIN_PROVE_NOTHING || !saved.list.iter().any(uses_again))
-            && (faults::FOLDS_LEAD_BACK_TO_THEIR_LINE
-                || !saved.list.iter().any(|element| matches!(element, Element::Made { .. })));
+        let can_be_told = saved.line.starts_with(&whole);
         // Nor can a line that shares more with the present one than a beginning, as something came between.
         let shared = line.iter().zip(&saved.line).take_while(|(one, other)| one == other).count();
         let has_parted = !saved.line[shared..].iter().any(|id| line.contains(id));
@@ -707,25 +659,9 @@ impl World {
     fn branch_off(&mut self, at: usize, list: Vec<Element>, how: &str) {
         let number = self.hosts.len();
         let parent = self.hosts[at].clone();
-        let has_fold = list.iter().any(|element| matches!(element, Element::Made { .. }));
-        let has_left = !self.model.conversations[self.model.find(&parent.key).unwrap()].left.is_empty();
-        if (parent.is_branch || has_left) && has_fold && !faults::BRANCHES_GO_ON_FROM_THEIR_FOLDS {
-            return;
-        }
         let conversation = self.model.find(&parent.key).unwrap();
-        if !faults::FORMS_ARE_KNOWN_UNDER_A_NEW_NAME {
-            self.show(at, None);
-        }
         let base = self.model.conversations[conversation].line.clone();
-        if !faults::A_FOLD_ALONE_IS_PROOF && self.is_fold_alone(at, &list) {
-            return;
-        }
-        // Otherwise the list is copied: then each message of it stands in two places.
         let whole: Vec<Id> = list.iter().flat_map(Element::of).copied().collect();
-        let is_shared = has_fold || (base.starts_with(&whole) && whole.len() >= 8);
-        if !faults::WHAT_STANDS_TWICE_IS_KNOWN_FOLDED && !is_shared {
-            return;
-        }
         // A form that was rewritten leads to no line of its own: what a branch of a branch shares may be known only there.
         let is_rewritten = |element: &Element| match element {
             Element::Said { id, text } => !self.model.said(*id).first.contains(text),
@@ -758,13 +694,6 @@ impl World {
             other.key.owner == host.key.owner && !all.any(|id| whole.contains(id))
         };
         let Some(other) = self.model.conversations.iter().find(is_stranger) else { return };
-        let uses_again =
-            host.list.iter().any(|element| ["\"call_0\"", "nobody"].iter().any(|id| element.text().contains(id)));
-        if (uses_again && !faults::IDS_USED_AGAIN_PROVE_NOTHING)
-            || ((host.is_branch || !conversation.left.is_empty()) && !faults::BRANCHES_ARE_KNOWN_BY_ANY_NAME)
-        {
-            return;
-        }
         let mut request = self.request(&host);
         request.key = other.key.clone();
         self.tell(format!("the list of host {at} comes under the name {}", request.key.name));
