@@ -135,7 +135,8 @@ pub trait Service {
     /// As [`Service::turn`]. That a list cannot be made shorter is no error; the answer says why.
     fn compress(&self, request: &CompressRequest<'_>) -> Result<Compressed, EngineError>;
 
-    /// Whether a session's list should be compressed, by what its provider says it costs, and why or why not.
+    /// Whether a session's list should be compressed, by what its provider says it costs, and why or why not. Who has
+    /// stored counts only corrects them first (see [`Service::correction`]).
     ///
     /// A list from which nothing could be won is left alone until it has grown.
     fn is_due(&self, key: &SessionKey, prompt_tokens: u64, options: &CompressOptions) -> (bool, String);
@@ -317,9 +318,9 @@ pub struct Compressed {
     pub messages: Option<Vec<OutMessage>>,
     /// Why the list is as it was.
     pub reason: Option<String>,
-    /// What the list cost by the stored count.
+    /// What the list cost by the stored count, corrected where the request names a model.
     pub tokens_before: u64,
-    /// What it costs now.
+    /// What it costs now, counted in the same way.
     pub tokens_after: u64,
     /// The folds that are shown, in order.
     pub folds: Vec<NodeId>,
@@ -327,6 +328,8 @@ pub struct Compressed {
     pub failures: Vec<String>,
     /// How often a model was asked.
     pub model_calls: u64,
+    /// What models read and wrote, by our estimate; tokens.
+    pub model_tokens: u64,
     /// What was new in the list.
     pub turned: Turned,
 }
