@@ -276,7 +276,8 @@ impl Service for Engine {
     fn compress(&self, request: &CompressRequest<'_>) -> Result<Compressed, EngineError> {
         let redactor = self.redactor.as_ref();
         let mut taken = turn::take_in(&self.store, &request.turn, redactor, &|session| self.take_live(session))?;
-        let correction = request.model.as_deref().map_or_else(Correction::default, |model| self.usage.correction(model));
+        let correction =
+            request.model.as_deref().map_or_else(Correction::default, |model| self.usage.correction(model));
         let mut compressed = compress::compress(&self.store, request, correction, redactor, &mut taken)?;
         self.put_live(taken.live);
         // What is learned is learned of stored counts.

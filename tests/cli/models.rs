@@ -15,7 +15,8 @@ use crate::folding::{number, talk};
 use crate::json_lines;
 
 const KEY: &str = "sk-hush-0123456789";
-const SUMMARY: &str = "Every request was to look at a gauge; each gauge at its pier was read and stands at some metres.";
+const SUMMARY: &str =
+    "Every request was to look at a gauge; each gauge at its pier was read and stands at some metres.";
 
 /// A model that answers everything with this text, and hears what it is asked.
 fn model(text: &str) -> (String, Arc<Mutex<Vec<String>>>) {
@@ -101,7 +102,7 @@ fn compress_asks_the_model_that_is_set() {
     let again = ["compress", &more, "--threshold", "3000", "--summarizer", "http", "--set", &spent_up];
     let ran = desk.run(&again);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stderr.contains("was not asked: ") && ran.stderr.contains(" calls of 600 seconds are spent"), "{ran:?}");
+    assert!(ran.stderr.contains("was not asked: ") && ran.stderr.contains(" of 600 seconds are spent"), "{ran:?}");
     assert_asked(&asked, calls);
 }
 

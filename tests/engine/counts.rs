@@ -2,9 +2,9 @@
 //! thresholds and sizes of the model it was reported for, and of no other.
 
 use lcm_core::op::Change;
+use lcm_engine::Engine;
 use lcm_engine::compress::summary::{Summarizer, SummarizerError, SummaryPrompt};
 use lcm_engine::service::{CompressRequest, Compressed, Service, Spent};
-use lcm_engine::Engine;
 
 use crate::session::{exchanges, home, key, options, scope, try_compress, turn, turn_of, user, with};
 

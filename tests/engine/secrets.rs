@@ -25,7 +25,7 @@ fn secret() -> String {
 fn redactor() -> Redactor {
     let own = |name: &str, pattern: &str| OwnPattern { name: name.to_owned(), pattern: pattern.to_owned() };
     // The second finds every handle of ours.
-    Redactor::new(BUILT_IN, &[own("pier", "PIER-[0-9]{4}"), own("hex", r"\b[0-9a-f]{16}\b")]).unwrap()
+    Redactor::new(BUILT_IN, &[own("pier", "PIER-[0-9]{4}"), own("hex", "[0-9a-f]{16}")]).unwrap()
 }
 
 fn engine(home: &Path) -> Engine {
@@ -40,7 +40,9 @@ fn said() -> Vec<String> {
         &[
             user(&format!("my key is {secret}, the code of the gate PIER-1234; remember both")),
             call("c1", &format!("gate/{secret}/PIER-1234")),
-            result("c1", &format!("logged in with {secret}\n{}", long("PIER-1234 gate", 3000))),
+            result("c1", &format!("logged in with {secret}\n{}", long("PIER-1234 gate", 400))),
+            call("c2", "gate"),
+            result("c2", "PIER-1234 is open"),
             assistant(&format!("I keep {secret} in mind, and PIER-1234.")),
             user("go on"),
         ],
@@ -116,9 +118,10 @@ fn folds_and_parts_are_made_of_what_is_kept() {
     let home = folder();
     let engine = engine(home.path());
     let mut said = said();
-    // The newest step alone is too large, so a message is shown in part; then it is folded with the others.
+    // The steps of the newest request are too large, so one is shown in part; then it is folded with the others.
     let mut shown = folded(&engine, "s", &said[..said.len() - 2], 2500);
-    assert!(shown.iter().any(|message| message.contains("[redacted:pier]")), "a part or a fold tells of it");
+    let is_part = |message: &String| message.contains("[lcm:part ") && message.contains("[redacted:pier]");
+    assert_eq!(shown.iter().filter(|message| is_part(message)).count(), 1, "{shown:#?}");
     shown.extend_from_slice(&said[said.len() - 2..]);
     for round in 0..3 {
         assert_eq!(behind(&engine, &shown), without_secrets(&said));

@@ -132,7 +132,16 @@ impl<'a> Writer<'a> {
         redactor: Option<&'a Redactor>,
     ) -> Self {
         let until = Instant::now() + time_max;
-        Self { summarizer, counter, focus, redactor, until, is_down: false, failures: Vec::new(), cost: Cost::default() }
+        Self {
+            summarizer,
+            counter,
+            focus,
+            redactor,
+            until,
+            is_down: false,
+            failures: Vec::new(),
+            cost: Cost::default(),
+        }
     }
 
     /// Whether a summary of `source_tokens` is such as would be written now: by the same summariser in the same way, and

@@ -117,11 +117,7 @@ pub(crate) fn take_in(
 
 impl<'r> Turn<'r> {
     /// Reads what was not seen before.
-    fn new(
-        request: &'r TurnRequest,
-        redactor: Option<&'r Redactor>,
-        live: Option<&Live>,
-    ) -> Result<Self, EngineError> {
+    fn new(request: &'r TurnRequest, redactor: Option<&'r Redactor>, live: Option<&Live>) -> Result<Self, EngineError> {
         let sent = Sent { messages: &request.messages, redactor };
         let count = request.messages.len();
         let (mut hashes, mut elements) = (Vec::with_capacity(count), Vec::with_capacity(count));
