@@ -78,8 +78,7 @@ impl FoldArgs {
 }
 
 impl Folding {
-    /// The model that writes summaries, which may spend what is left of its cap: `home` holds what was spent already,
-    /// by whatever process.
+    /// The model that writes summaries (see [`client`]).
     pub(crate) fn summarizer(
         &self,
         settings: &Settings,
@@ -87,15 +86,20 @@ impl Folding {
         ui: &mut Ui,
     ) -> Result<Option<Box<dyn Summarizer>>, CliError> {
         let Some(model) = &self.model else { return Ok(None) };
-        for caution in settings.cautions() {
-            ui.note(caution);
-        }
-        let since = settings.spending().since_ms(ui.now_ms());
-        let spent = match commands::open(home, Make::No) {
-            Ok(engine) => engine.spent(&Scope::everything(), Some(since))?,
-            Err(CliError::Engine(EngineError::Store(StoreError::Absent(_)))) => Spent::default(),
-            Err(error) => return Err(error),
-        };
-        Ok(Some(Box::new(HttpSummarizer::new(model.clone(), spent).map_err(CliError::Model)?)))
+        Ok(Some(Box::new(client(model.clone(), settings, home, ui)?)))
     }
+}
+
+/// A model's client, which may spend what is left of the cap: `home` holds what was spent already, by whatever process.
+pub(crate) fn client(model: Model, settings: &Settings, home: &Path, ui: &mut Ui) -> Result<HttpSummarizer, CliError> {
+    for caution in settings.cautions() {
+        ui.note(caution);
+    }
+    let since = settings.spending().since_ms(ui.now_ms());
+    let spent = match commands::open(home, Make::No) {
+        Ok(engine) => engine.spent(&Scope::everything(), Some(since))?,
+        Err(CliError::Engine(EngineError::Store(StoreError::Absent(_)))) => Spent::default(),
+        Err(error) => return Err(error),
+    };
+    HttpSummarizer::new(model, spent).map_err(CliError::Model)
 }

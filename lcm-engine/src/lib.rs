@@ -49,9 +49,9 @@ use crate::redact::Redactor;
 use crate::service::{
     AssembleRequest, Assembled, CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion,
     ExportRecord, ExportRequest, GrepPage, GrepRequest, HistoryChanged, ImportOptions, Imported, IngestRequest,
-    Ingested, LogPage, LogRequest, OpsPage, OpsRequest, PinRequest, PinSet, Progress, ReadPage, ReadRequest, Scope,
-    SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey, Spent, Status, TurnRequest,
-    Turned, UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
+    Ingested, LogPage, LogRequest, OpsPage, OpsRequest, PinRequest, PinSet, Progress, ReadPage, ReadRequest,
+    RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey,
+    Spent, Status, TurnRequest, Turned, UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
 };
 use crate::turn::{Live, Sent};
 use crate::usage::Usage;
@@ -348,6 +348,10 @@ impl Service for Engine {
 
     fn assemble(&self, request: &AssembleRequest) -> Result<Assembled, EngineError> {
         history::assemble(&self.store.snapshot()?, request)
+    }
+
+    fn rewrite(&self, request: &RewriteRequest<'_>) -> Result<Rewritten, EngineError> {
+        history::rewrite(&self.store, request, self.redactor.as_ref())
     }
 
     fn unfold(&self, request: &UnfoldRequest) -> Result<HistoryChanged, EngineError> {

@@ -12,7 +12,7 @@ use lcm_core::Json;
 use lcm_tests::run::{Desk, Ran};
 
 use crate::folding::{number, talk};
-use crate::json_lines;
+use crate::{json_lines, text_of};
 
 const KEY: &str = "sk-hush-0123456789";
 const SUMMARY: &str =
@@ -181,4 +181,49 @@ fn secrets_are_taken_out_where_that_is_set() {
         let ran = desk.run(&["import", &file, "--set", "redact.enabled=true", "--set", wrong]);
         assert!(ran.code == 2 && ran.stderr.contains("redact"), "{ran:?}");
     }
+}
+
+#[test]
+fn summaries_that_no_model_wrote_are_written_anew() {
+    let (base_url, asked) = model(SUMMARY);
+    let desk = desk(&base_url, "");
+    let file = desk.put("tides.jsonl", talk(40));
+    assert_eq!(desk.run(&["compress", &file, "--threshold", "3000"]).code, 0);
+    let shown = |desk: &Desk| desk.run(&["show", "tides", "--at", "now", "--format", "json"]).stdout;
+    let before = shown(&desk);
+    // Who has no model is told so, and nothing happens.
+    let none = desk.run(&["repair", "summaries", "--set", "summary.base_url="]);
+    assert!(none.code == 2 && none.stderr.contains("no summary model is set"), "{none:?}");
+    assert_eq!(shown(&desk), before);
+    let ran = desk.run(&["repair", "summaries", "--format", "json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let done = json_lines(&ran).remove(0);
+    let calls = number(&done, "model_calls");
+    let rewritten = done.get("rewritten").and_then(Json::as_array).unwrap();
+    assert!(!rewritten.is_empty() && number(&done, "degraded") == u64::try_from(rewritten.len()).unwrap(), "{done:?}");
+    assert_asked(&asked, calls);
+    assert_no_key(&desk, &ran);
+    let after = shown(&desk);
+    for pair in rewritten {
+        let (old, new) = (text_of(pair, "before"), text_of(pair, "now"));
+        assert!(before.contains(&old) && !after.contains(&old) && after.contains(&new), "{before}\n{after}");
+        let told = desk.run(&["describe", &new, "--format", "json"]).stdout;
+        assert!(told.contains(r#""level":"detailed""#) && told.contains(r#""model":"tiny""#), "{told}");
+        // The one before can be read, and both stand for the same messages.
+        let originals = |handle: &str| desk.run(&["expand", handle, "--format", "json"]);
+        let (old, new) = (originals(&old), originals(&new));
+        assert_eq!((old.code, new.code), (0, 0));
+    }
+    // It is in what it cost, and there is nothing left to do.
+    let status = json_lines(&desk.run(&["status", "--format", "json"])).remove(0);
+    assert_eq!(number(status.get("spent").unwrap(), "calls"), calls);
+    let again = desk.run(&["repair", "summaries", "#1"]);
+    assert!(again.code == 1 && again.stderr.contains("is a model's already"), "{again:?}");
+    assert_asked(&asked, calls);
+    assert_eq!(desk.run(&["check"]).code, 0);
+    // Undone, the one before is shown again.
+    for _ in rewritten {
+        assert_eq!(desk.run(&["undo", "tides"]).code, 0);
+    }
+    assert_eq!(shown(&desk), before);
 }

@@ -102,7 +102,7 @@ fn what_a_provider_counts_corrects_the_threshold_of_its_model() {
     assert!(done.tokens_after <= threshold, "{} of {threshold}", done.tokens_after);
     // What comes back and what the next turn shows are one list: what is said in between is learned from.
     let shown: Vec<String> = match &done.messages {
-        None => said.clone(),
+        None => said,
         Some(messages) => messages
             .iter()
             .map(|message| match message {

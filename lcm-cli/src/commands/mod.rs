@@ -67,7 +67,7 @@ pub(crate) fn run(
         Command::Export(args) => export::run(&args, &open()?, ui),
         Command::Check(args) => check::run(&args, &open()?, ui),
         Command::Config(args) => config::run(&args, &layers, ui),
-        Command::Repair(args) => repair::run(&args, &open()?, ui),
+        Command::Repair(args) => repair::run(&args, &layers, ui),
         Command::Compress(args) => compress::run(&args, &layers, stdin, ui),
         Command::Unfold(args) => unfold::run(&args, &open()?, ui),
         Command::Undo(args) => undo::run(&args, &open()?, ui),
