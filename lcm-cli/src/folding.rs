@@ -1,26 +1,33 @@
-//! What commands share that fold: the window and its threshold, and who writes the summaries.
+//! What commands share that fold: the window and its threshold, and who writes the summaries. What is set holds, and the
+//! command's own options hold over it.
+
+use std::path::Path;
 
 use lcm_engine::compress::CompressOptions;
 use lcm_engine::compress::summary::Summarizer;
+use lcm_engine::error::{EngineError, StoreError};
+use lcm_engine::service::{Scope, Service, Spent};
 
+use crate::commands::{self, Make};
 use crate::error::CliError;
-use crate::paths::Env;
-
-/// The window where none is named: what most models have at least.
-const WINDOW_TOKENS: u64 = 128_000;
+use crate::settings::{SettingArgs, Settings};
+use crate::summarize::{HttpSummarizer, Model};
+use crate::ui::Ui;
 
 /// How a list is folded.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct FoldArgs {
-    /// Tokens that the model's window holds
-    #[arg(long, value_name = "TOKENS", default_value_t = WINDOW_TOKENS, value_parser = tokens)]
-    pub(crate) window: u64,
-    /// Fold above this many tokens, and bring the list under it; three quarters of the window unless named
+    /// Tokens that the model's window holds; 128,000 unless set
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    window: Option<u64>,
+    /// Fold above this many tokens, and bring the list under it; three quarters of the window unless set
     #[arg(long, value_name = "TOKENS", value_parser = tokens)]
     threshold: Option<u64>,
     /// Who writes summaries: none needs no model, http asks the one in the settings
     #[arg(long, value_name = "WHO", default_value = "none")]
     summarizer: SummarizerArg,
+    #[command(flatten)]
+    pub(crate) settings: SettingArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -38,31 +45,61 @@ fn tokens(text: &str) -> Result<u64, String> {
     }
 }
 
-impl FoldArgs {
-    /// Above how many tokens a list is folded.
-    pub(crate) fn threshold(&self) -> u64 {
-        self.threshold.unwrap_or(self.window / 4 * 3 + self.window % 4 * 3 / 4).max(1)
-    }
+/// What settings and options come to.
+#[derive(Debug)]
+pub(crate) struct Folding {
+    /// Tokens that the window holds.
+    pub(crate) window: u64,
+    pub(crate) options: CompressOptions,
+    /// Who writes summaries; `None` for the summariser that needs no model.
+    model: Option<Model>,
+}
 
-    pub(crate) fn options(&self) -> Result<CompressOptions, CliError> {
-        if self.threshold() > self.window {
-            let what =
-                format!("a threshold of {} tokens is larger than the window of {}", self.threshold(), self.window);
+impl FoldArgs {
+    /// What these options and the settings come to.
+    pub(crate) fn folding(&self, settings: &Settings) -> Result<Folding, CliError> {
+        let window = self.window.unwrap_or_else(|| settings.number("compress.window_tokens"));
+        let mut options = settings.compress_options(Some(window));
+        options.threshold_tokens = self.threshold.unwrap_or(options.threshold_tokens);
+        let threshold = options.threshold_tokens;
+        if threshold > window {
+            let what = format!("a threshold of {threshold} tokens is larger than the window of {window}");
             return Err(CliError::usage(what, "name the window with --window, or a smaller --threshold"));
         }
-        Ok(CompressOptions { threshold_tokens: self.threshold(), ..CompressOptions::default() })
-    }
-
-    /// The model that writes summaries; `None` for the summariser that needs none.
-    pub(crate) fn summarizer(&self, env: &Env<'_>) -> Result<Option<Box<dyn Summarizer>>, CliError> {
-        match self.summarizer {
-            SummarizerArg::None => Ok(None),
-            SummarizerArg::Http => model(env).map(Some),
-        }
+        let model = match self.summarizer {
+            SummarizerArg::None => None,
+            SummarizerArg::Http => Some(settings.model()?.ok_or_else(|| {
+                let what = "--summarizer http asks a model, and summary.base_url names none";
+                CliError::usage(what, "set summary.base_url and summary.model; --summarizer none needs no model")
+            })?),
+        };
+        Ok(Folding { window, options, model })
     }
 }
 
-/// The model that the settings name.
-fn model(_env: &Env<'_>) -> Result<Box<dyn Summarizer>, CliError> {
-    Err(CliError::usage("no settings name a model that writes summaries", "--summarizer none needs no model"))
+impl Folding {
+    /// The model that writes summaries (see [`client`]).
+    pub(crate) fn summarizer(
+        &self,
+        settings: &Settings,
+        home: &Path,
+        ui: &mut Ui,
+    ) -> Result<Option<Box<dyn Summarizer>>, CliError> {
+        let Some(model) = &self.model else { return Ok(None) };
+        Ok(Some(Box::new(client(model.clone(), settings, home, ui)?)))
+    }
+}
+
+/// A model's client, which may spend what is left of the cap: `home` holds what was spent already, by whatever process.
+pub(crate) fn client(model: Model, settings: &Settings, home: &Path, ui: &mut Ui) -> Result<HttpSummarizer, CliError> {
+    for caution in settings.cautions() {
+        ui.note(caution);
+    }
+    let since = settings.spending().since_ms(ui.now_ms());
+    let spent = match commands::open(home, Make::No) {
+        Ok(engine) => engine.spent(&Scope::everything(), Some(since))?,
+        Err(CliError::Engine(EngineError::Store(StoreError::Absent(_)))) => Spent::default(),
+        Err(error) => return Err(error),
+    };
+    HttpSummarizer::new(model, spent).map_err(CliError::Model)
 }

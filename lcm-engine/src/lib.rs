@@ -49,11 +49,11 @@ use crate::redact::Redactor;
 use crate::service::{
     AssembleRequest, Assembled, CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion,
     ExportRecord, ExportRequest, GrepPage, GrepRequest, HistoryChanged, ImportOptions, Imported, IngestRequest,
-    Ingested, LogPage, LogRequest, OpsPage, OpsRequest, PinRequest, PinSet, Progress, ReadPage, ReadRequest, Scope,
-    SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey, Spent, Status, TurnRequest,
-    Turned, UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
+    Ingested, LogPage, LogRequest, OpsPage, OpsRequest, PinRequest, PinSet, Progress, ReadPage, ReadRequest,
+    RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey,
+    Spent, Status, TurnRequest, Turned, UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
 };
-use crate::turn::Live;
+use crate::turn::{Live, Sent};
 use crate::usage::Usage;
 
 /// Whose messages are when nobody says: the one agent of the one person that a data directory belongs to.
@@ -124,6 +124,10 @@ impl Engine {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    fn sent<'a>(&'a self, messages: &'a [Vec<u8>]) -> Sent<'a> {
+        Sent { messages, redactor: self.redactor.as_ref() }
     }
 
     /// What is remembered of a session, when it still holds.
@@ -263,16 +267,24 @@ impl Service for Engine {
     }
 
     fn turn(&self, request: &TurnRequest) -> Result<Turned, EngineError> {
-        let taken = turn::take_in(&self.store, request, &|session| self.take_live(session))?;
+        let taken = turn::take_in(&self.store, request, self.redactor.as_ref(), &|session| self.take_live(session))?;
         self.put_live(taken.live);
+        self.usage.shown(&request.key, compress::cost_of(&taken.elements), taken.folds);
         Ok(taken.turned)
     }
 
     fn compress(&self, request: &CompressRequest<'_>) -> Result<Compressed, EngineError> {
-        let mut taken = turn::take_in(&self.store, &request.turn, &|session| self.take_live(session))?;
-        let compressed = compress::compress(&self.store, request, &mut taken)?;
+        let redactor = self.redactor.as_ref();
+        let mut taken = turn::take_in(&self.store, &request.turn, redactor, &|session| self.take_live(session))?;
+        let correction =
+            request.model.as_deref().map_or_else(Correction::default, |model| self.usage.correction(model));
+        let mut compressed = compress::compress(&self.store, request, correction, redactor, &mut taken)?;
         self.put_live(taken.live);
-        self.usage.shown(&request.turn.key, compressed.tokens_after, compressed.folds.clone());
+        // What is learned is learned of stored counts.
+        let folds = if compressed.messages.is_some() { compressed.folds.clone() } else { taken.folds };
+        self.usage.shown(&request.turn.key, compressed.tokens_after, folds);
+        compressed.tokens_before = correction.apply(compressed.tokens_before);
+        compressed.tokens_after = correction.apply(compressed.tokens_after);
         let told = compressed.tokens_before.max(request.current_tokens.unwrap_or(0));
         let mut futile = self.futile.lock().unwrap_or_else(PoisonError::into_inner);
         if compressed.messages.is_none() && told > request.options.threshold_tokens {
@@ -310,11 +322,11 @@ impl Service for Engine {
     }
 
     fn behind(&self, scope: &Scope, messages: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, EngineError> {
-        turn::behind(&self.store.snapshot()?, scope, messages)
+        turn::behind(&self.store.snapshot()?, scope, self.sent(messages))
     }
 
     fn weigh(&self, messages: &[Vec<u8>]) -> Result<u64, EngineError> {
-        turn::weigh(messages)
+        turn::weigh(self.sent(messages))
     }
 
     fn import(
@@ -336,6 +348,10 @@ impl Service for Engine {
 
     fn assemble(&self, request: &AssembleRequest) -> Result<Assembled, EngineError> {
         history::assemble(&self.store.snapshot()?, request)
+    }
+
+    fn rewrite(&self, request: &RewriteRequest<'_>) -> Result<Rewritten, EngineError> {
+        history::rewrite(&self.store, request, self.redactor.as_ref())
     }
 
     fn unfold(&self, request: &UnfoldRequest) -> Result<HistoryChanged, EngineError> {

@@ -10,10 +10,12 @@
 //! result still belong together. A text that is JSON, as the arguments of a call are, is JSON afterwards.
 //!
 //! Matching is linear in the text: one automaton of all patterns says whether anything is there at all.
+//! Summaries are written from what is kept, and redacted all the same: a model can say more than it was told.
 //! Not here: which patterns are wanted (settings), and taking messages in (`ingest`, `turn`).
 
 mod built_in;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use lcm_core::{Json, JsonString, Message};
@@ -134,6 +136,12 @@ enum Place {
     Text(u32),
 }
 
+/// A text without the secrets that a redactor knows, where there is one.
+pub(crate) fn text<'t>(redactor: Option<&Redactor>, text: &'t str) -> Cow<'t, str> {
+    let redacted = redactor.and_then(|redactor| redactor.redact_text(text));
+    redacted.map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
 impl Redactor {
     /// A redactor with these built-in patterns (see [`BUILT_IN`]) and these of one's own.
     ///
@@ -199,6 +207,12 @@ impl Redactor {
         }
         // Only stand-ins were found, which stay.
         (redacted != *message).then_some(redacted)
+    }
+
+    /// A text that somebody or a model said, without its secrets; `None` when it has none.
+    pub(crate) fn redact_text(&self, text: &str) -> Option<String> {
+        let redacted = self.redact(&Json::object([("content", text.into())]))?;
+        redacted.get("content").and_then(Json::as_str).map(str::to_owned)
     }
 
     /// A list without its secrets: its messages, their later forms, and what their file said beside them. Names of

@@ -135,7 +135,8 @@ pub trait Service {
     /// As [`Service::turn`]. That a list cannot be made shorter is no error; the answer says why.
     fn compress(&self, request: &CompressRequest<'_>) -> Result<Compressed, EngineError>;
 
-    /// Whether a session's list should be compressed, by what its provider says it costs, and why or why not.
+    /// Whether a session's list should be compressed, by what its provider says it costs, and why or why not. Who has
+    /// stored counts only corrects them first (see [`Service::correction`]).
     ///
     /// A list from which nothing could be won is left alone until it has grown.
     fn is_due(&self, key: &SessionKey, prompt_tokens: u64, options: &CompressOptions) -> (bool, String);
@@ -179,6 +180,13 @@ pub trait Service {
     /// # Errors
     /// As [`Service::view`].
     fn assemble(&self, request: &AssembleRequest) -> Result<Assembled, EngineError>;
+
+    /// Writes the summaries anew that a session shows and no model wrote, for the same messages, and shows those instead.
+    /// What was shown before stays and can be read.
+    ///
+    /// # Errors
+    /// As [`Service::view`]; otherwise when the store cannot be written. What a model does not do is no error.
+    fn rewrite(&self, request: &RewriteRequest<'_>) -> Result<Rewritten, EngineError>;
 
     /// Shows again what a summary stands for, where it is shown now.
     ///
@@ -317,9 +325,9 @@ pub struct Compressed {
     pub messages: Option<Vec<OutMessage>>,
     /// Why the list is as it was.
     pub reason: Option<String>,
-    /// What the list cost by the stored count.
+    /// What the list cost by the stored count, corrected where the request names a model.
     pub tokens_before: u64,
-    /// What it costs now.
+    /// What it costs now, counted in the same way.
     pub tokens_after: u64,
     /// The folds that are shown, in order.
     pub folds: Vec<NodeId>,
@@ -327,8 +335,41 @@ pub struct Compressed {
     pub failures: Vec<String>,
     /// How often a model was asked.
     pub model_calls: u64,
+    /// What models read and wrote, by our estimate; tokens.
+    pub model_tokens: u64,
     /// What was new in the list.
     pub turned: Turned,
+}
+
+/// Whose summaries are to be written anew.
+pub struct RewriteRequest<'a> {
+    /// What the asker may see.
+    pub scope: Scope,
+    /// The session.
+    pub session: SessionId,
+    /// How large a summary may be, and how long all of them may take.
+    pub options: CompressOptions,
+    /// Who writes them.
+    pub summarizer: &'a dyn Summarizer,
+    /// Who asks: the program and its version.
+    pub by: String,
+    /// The time: milliseconds since 1970 UTC.
+    pub now_ms: i64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rewritten {
+    /// Summaries that were shown and that no model wrote.
+    pub degraded: u64,
+    /// Those that are shown in a model's words now: the one before, and the new one.
+    pub rewritten: Vec<(Handle, Handle)>,
+    /// Why models were not taken at their word, one sentence each.
+    pub failures: Vec<String>,
+    /// How often a model was asked.
+    pub model_calls: u64,
+    /// What models read and wrote, by our estimate; tokens.
+    pub model_tokens: u64,
 }
 
 /// A message of a list that was made shorter.

@@ -58,7 +58,9 @@ struct Reported {
 
 impl Usage {
     /// A session's host sends this list: its stored counts together, and the folds that are shown in it.
-    pub(crate) fn shown(&self, key: &SessionKey, stored: u64, folds: Vec<NodeId>) {
+    pub(crate) fn shown(&self, key: &SessionKey, stored: u64, mut folds: Vec<NodeId>) {
+        // Which folds there are counts, not where they stand.
+        folds.sort_unstable();
         let mut heard = self.heard();
         heard.clock += 1;
         let (used, list) = (heard.clock, List { stored, folds });

@@ -10,6 +10,7 @@
 //! write transaction. The writing handle comes with the first write. No wait for a lock outlasts the call's
 //! deadline (`backend`).
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -558,7 +559,7 @@ fn absent(home: &Path) -> StoreError {
     match fs::metadata(home) {
         Ok(metadata) if !metadata.is_dir() => not_ours("it is not a directory"),
         Ok(_) if home.join(CURRENT).is_symlink() => without_current(home, "its file CURRENT leads nowhere"),
-        Ok(_) => match fs::read_dir(home).map(|mut entries| entries.next().is_some()) {
+        Ok(_) => match fs::read_dir(home).map(|entries| entries.flatten().any(|entry| !is_set(&entry.file_name()))) {
             Ok(true) => without_current(home, "it has no file CURRENT"),
             _ => StoreError::Absent(home.to_owned()),
         },
@@ -632,11 +633,17 @@ fn check_empty(home: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Whether it is a file that people put into the directory, also before there is a store: settings, and a key.
+fn is_set(name: &OsStr) -> bool {
+    name == "config.toml" || name == "key"
+}
+
 /// Files that may lie in a directory whose `CURRENT` is not there yet.
 fn is_ours(name: &str) -> bool {
     name.starts_with("store.")
         || name.starts_with(CURRENT)
         || ["index", "spool", "bin"].contains(&name)
+        || is_set(OsStr::new(name))
         || name.starts_with('.')
 }
 

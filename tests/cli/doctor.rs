@@ -79,6 +79,29 @@ fn a_home_that_depends_on_the_folder_is_worth_a_note() {
     assert_eq!(grade(&desk, "settings").1, "note");
 }
 
+#[test]
+fn what_is_odd_about_settings_is_told() {
+    let mut desk = filled();
+    desk.set("LCM_INCREMENTAL_MAX_DEPTH", "3");
+    desk.set("LCM_SUMARY_MODEL", "x");
+    let (code, grade_then) = grade(&desk, "settings");
+    assert_eq!((code, grade_then.as_str()), (0, "note"));
+    let ran = desk.run(&["doctor"]);
+    assert!(ran.stdout.contains("LCM_INCREMENTAL_MAX_DEPTH is a setting of another engine"), "{ran:?}");
+    assert!(ran.stdout.contains("did you mean LCM_SUMMARY_MODEL?"), "{ran:?}");
+    for (file, says) in [
+        ("compress.protect_last = 'few'\n", "config.toml:1: compress.protect_last must be"),
+        ("[compress\n", "is no TOML"),
+        ("summary.base_url = 'http://localhost/v1'\n", "summary.model does not say which"),
+        ("[redact]\nenabled = true\npatterns = ['none_such']\n", "no built-in redaction pattern"),
+    ] {
+        fs::write(desk.home().join("config.toml"), file).unwrap();
+        assert_eq!(grade(&desk, "settings"), (3, "wrong".to_owned()), "{file}");
+        let ran = desk.run(&["doctor"]);
+        assert!(ran.stdout.contains(says), "{says}: {ran:?}");
+    }
+}
+
 /// A store that must not be written: it is read, and every command that would write says why it cannot.
 #[test]
 fn a_store_that_must_not_be_written_is_named_and_left_as_it_is() {

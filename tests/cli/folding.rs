@@ -9,7 +9,7 @@ use lcm_tests::run::{Desk, Ran, fixture};
 use crate::{json_lines, text_of};
 
 /// A conversation of some thousand tokens with calls, in OpenAI's format.
-fn talk(steps: usize) -> String {
+pub(crate) fn talk(steps: usize) -> String {
     let mut lines = vec![r#"{"role":"system","content":"You keep the tide tables."}"#.to_owned()];
     for n in 0..steps {
         let filler = format!("reading {n} of gauge {n} at pier {n}; ").repeat(12);
@@ -23,7 +23,7 @@ fn talk(steps: usize) -> String {
     lines.join("\n") + "\n"
 }
 
-fn number(json: &Json, key: &str) -> u64 {
+pub(crate) fn number(json: &Json, key: &str) -> u64 {
     json.get(key).and_then(Json::as_u64).unwrap_or_else(|| panic!("no number {key} in {json:?}"))
 }
 

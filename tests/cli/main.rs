@@ -12,6 +12,7 @@ mod search;
 mod summaries;
 mod history;
 mod folding;
+mod models;
 mod export;
 mod care;
 mod settings;

@@ -10,4 +10,6 @@ mod ours;
 mod parts;
 mod summarizers;
 mod lists;
+mod secrets;
+mod counts;
 mod found;

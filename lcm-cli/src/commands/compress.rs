@@ -17,7 +17,7 @@ use crate::error::{CliError, Outcome};
 use crate::folding::FoldArgs;
 use crate::import::{self, Source};
 use crate::json;
-use crate::paths::Env;
+use crate::settings::Layers;
 use crate::ui::{self, Ui};
 
 /// Give a shorter list in place of what a session shows, or of a file
@@ -61,31 +61,33 @@ struct List {
 
 pub(crate) fn run(
     args: &CompressArgs,
-    open: impl Fn(Make) -> Result<Engine, CliError>,
+    layers: &Layers<'_>,
     stdin: Box<dyn Read + Send>,
-    env: &Env<'_>,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
-    let options = args.fold.options()?;
-    let summarizer = args.fold.summarizer(env)?;
+    let settings = layers.settings(&args.fold.settings, ui)?;
+    let folding = args.fold.folding(&settings)?;
+    let summarizer = folding.summarizer(&settings, layers.home, ui)?;
+    let options = folding.options;
+    let open = |home: &Path, make| super::open_to_take_in(home, make, settings.redactor()?);
     let path = Path::new(&args.target);
     let is_file = args.target == "-" || (path.exists() && !args.target.starts_with('#'));
     // What is only tried is tried in a store that is thrown away.
     let scratch = args.dry_run.then(super::scratch).transpose()?;
-    let tried = scratch.as_ref().map(|folder| super::open(folder.path(), Make::Yes)).transpose()?;
+    let tried = scratch.as_ref().map(|folder| open(folder.path(), Make::Yes)).transpose()?;
     let (kept, list);
     if is_file {
         let source = Source::new(path, &mut Some(stdin))?;
         match &tried {
             Some(engine) => list = from_file(source, args, engine, ui)?,
             None => {
-                kept = open(Make::Yes)?;
+                kept = open(layers.home, Make::Yes)?;
                 list = from_file(source, args, &kept, ui)?;
                 return finish(args, &kept, list, options, summarizer.as_deref(), ui);
             }
         }
     } else {
-        kept = open(Make::No)?;
+        kept = open(layers.home, Make::No)?;
         let session = one_session(&kept, &args.scope.scope(), &args.target)?;
         let scope = args.scope.scope().in_sessions(vec![session.id]);
         let shown = kept.assemble(&AssembleRequest { scope: scope.clone(), session: session.id, as_of: None })?;
@@ -220,6 +222,7 @@ fn as_json(args: &CompressArgs, done: &Compressed, folds: &[Fold], shown: &[Vec<
         ("tokens_after", done.tokens_after.into()),
         ("folds", Json::Array(folds.iter().map(fold).collect())),
         ("model_calls", done.model_calls.into()),
+        ("model_tokens", done.model_tokens.into()),
         ("failures", texts(&done.failures)),
     ];
     if let Some(reason) = &done.reason {
@@ -235,6 +238,10 @@ fn as_json(args: &CompressArgs, done: &Compressed, folds: &[Fold], shown: &[Vec<
 fn tell(args: &CompressArgs, done: &Compressed, folds: &[Fold], ui: &mut Ui) -> Result<(), CliError> {
     for failure in &done.failures {
         ui.note(format_args!("a model was not taken at its word: {failure}"));
+    }
+    if done.model_calls > 0 {
+        let (calls, tokens) = (ui::counted(done.model_calls, "call"), ui::counted(done.model_tokens, "token"));
+        ui.note(format_args!("summaries cost {calls} to the model, {tokens} by our estimate"));
     }
     let count = u64::try_from(folds.len()).unwrap_or(u64::MAX);
     let outcome = match &done.reason {

@@ -15,7 +15,7 @@ use lcm_engine::service::{IndexState, Service, Status};
 use super::Make;
 use crate::error::{self, CliError, Outcome};
 use crate::json;
-use crate::paths::Env;
+use crate::settings::{Layers, SettingArgs};
 use crate::ui::{self, Ui};
 
 /// Look whether anything is in the way of the store, and say what to do about it
@@ -85,12 +85,11 @@ impl Finding {
 }
 
 pub(crate) fn run(
-    home: &Path,
+    layers: &Layers<'_>,
     open: impl Fn(Make) -> Result<Engine, CliError>,
-    env: &Env<'_>,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
-    let findings = look(home, open, env);
+    let findings = look(layers, open);
     let mut worst = Grade::Fine;
     for finding in &findings {
         worst = worst.max(finding.grade);
@@ -123,11 +122,12 @@ pub(crate) fn run(
 }
 
 /// Looks at everything, part by part.
-fn look(home: &Path, open: impl Fn(Make) -> Result<Engine, CliError>, env: &Env<'_>) -> Vec<Finding> {
+fn look(layers: &Layers<'_>, open: impl Fn(Make) -> Result<Engine, CliError>) -> Vec<Finding> {
+    let home = layers.home;
     let mut findings = vec![directory(home)];
     findings.extend(permissions(home));
     findings.extend(disk(home));
-    findings.extend(settings(env));
+    findings.extend(settings(layers));
     match open(Make::No) {
         Err(error) => findings.push(Finding::failed("store", &error)),
         Ok(engine) => match engine.status() {
@@ -232,16 +232,29 @@ fn disk(home: &Path) -> Vec<Finding> {
 }
 
 /// What the environment and the settings say, and whether that makes sense.
-fn settings(env: &Env<'_>) -> Vec<Finding> {
-    let set = |name: &str| env(name).filter(|value| !value.is_empty());
-    match set("LCM_HOME") {
-        Some(home) if !Path::new(&home).is_absolute() => vec![Finding::note(
-            "settings",
+fn settings(layers: &Layers<'_>) -> Vec<Finding> {
+    const PART: &str = "settings";
+    let shows = "`lcm-cli config show` lists all settings and where they come from";
+    let found = layers.find(&SettingArgs::default());
+    let mut findings: Vec<Finding> =
+        found.problems.iter().map(|problem| Finding::wrong(PART, problem.as_str(), shows)).collect();
+    // What is wrong in itself makes no more of it.
+    if findings.is_empty() {
+        findings.extend(found.settings.model().err().map(|error| Finding::failed(PART, &error)));
+        findings.extend(found.settings.redactor().err().map(|error| Finding::failed(PART, &error)));
+    }
+    if let Some(home) = (layers.env)("LCM_HOME").filter(|home| !home.is_empty() && !Path::new(home).is_absolute()) {
+        findings.push(Finding::note(
+            PART,
             format!("LCM_HOME is {}, which depends on the folder one is in", home.to_string_lossy()),
             "set it to a path that begins with /",
-        )],
-        _ => vec![Finding::fine("settings", "nothing is in the way")],
+        ));
     }
+    findings.extend(found.notes().into_iter().map(|note| Finding::note(PART, note, shows)));
+    if findings.is_empty() {
+        findings.push(Finding::fine(PART, "nothing is in the way"));
+    }
+    findings
 }
 
 fn store(status: &Status) -> Finding {

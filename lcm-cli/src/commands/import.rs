@@ -14,10 +14,11 @@ use lcm_engine::hosts::{DecodeError, Decoded, Fault, Format, Incoming, Spot};
 use lcm_engine::service::{ImportOptions, Service};
 use lcm_engine::{DEFAULT_AGENT, DEFAULT_PERSON};
 
-use super::BY;
+use super::{BY, Make};
 use crate::error::{self, CliError, Outcome};
 use crate::import::{ReadError, Source, SourceError};
 use crate::json;
+use crate::settings::{Layers, SettingArgs};
 use crate::ui::{self, Ui, Unit};
 
 /// Take in conversations from files
@@ -50,6 +51,8 @@ pub(crate) struct ImportArgs {
     /// Where it is from, instead of what the file says
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
+    #[command(flatten)]
+    settings: SettingArgs,
 }
 
 /// Lists that wait between decoding and keeping: enough that neither waits long, few enough to bound memory.
@@ -83,12 +86,14 @@ struct Report {
     failed: Option<SourceError>,
 }
 
-pub(crate) fn run<S: Service>(
+pub(crate) fn run(
     args: ImportArgs,
-    open: impl FnOnce() -> Result<S, CliError>,
+    layers: &Layers<'_>,
     stdin: Box<dyn Read + Send>,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
+    let redactor = layers.settings(&args.settings, ui)?.redactor()?;
+    let open = || super::open_to_take_in(layers.home, Make::Yes, redactor);
     let mut stdin = Some(stdin);
     let sources: Result<Vec<Source>, CliError> = args.files.iter().map(|path| Source::new(path, &mut stdin)).collect();
     let sources = sources?;

@@ -26,6 +26,7 @@ use std::path::Path;
 
 use lcm_core::Handle;
 use lcm_core::op::Change;
+use lcm_engine::redact::Redactor;
 use lcm_engine::service::{Branches, Entry, HistoryChanged, OwnerPattern, Owners, Scope, Service, Session};
 use lcm_engine::{Engine, OpenOptions};
 use tempfile::TempDir;
@@ -55,7 +56,7 @@ pub(crate) fn run(
     let layers = Layers { home: &home, env, variables };
     match parsed.command {
         // What can be refused without a store is refused before one is made.
-        Command::Import(args) => import::run(args, || self::open(&home, Make::Yes), stdin, ui),
+        Command::Import(args) => import::run(args, &layers, stdin, ui),
         Command::Sessions(args) => sessions::run(&args, &open()?, ui),
         Command::Log(args) => log::run(&args, &open()?, ui),
         Command::Show(args) => show::run(&args, &open()?, ui),
@@ -66,15 +67,15 @@ pub(crate) fn run(
         Command::Export(args) => export::run(&args, &open()?, ui),
         Command::Check(args) => check::run(&args, &open()?, ui),
         Command::Config(args) => config::run(&args, &layers, ui),
-        Command::Repair(args) => repair::run(&args, &open()?, ui),
-        Command::Compress(args) => compress::run(&args, |make| self::open(&home, make), stdin, env, ui),
+        Command::Repair(args) => repair::run(&args, &layers, ui),
+        Command::Compress(args) => compress::run(&args, &layers, stdin, ui),
         Command::Unfold(args) => unfold::run(&args, &open()?, ui),
         Command::Undo(args) => undo::run(&args, &open()?, ui),
         Command::Pin(args) => pin::pin(&args, &open()?, ui),
         Command::Unpin(args) => pin::unpin(&args, &open()?, ui),
         Command::Why(args) => why::run(&args, &open()?, ui),
-        Command::Replay(args) => replay::run(&args, parsed.global.home.as_deref(), stdin, env, ui),
-        Command::Doctor(_) => doctor::run(&home, |make| self::open(&home, make), env, ui),
+        Command::Replay(args) => replay::run(&args, parsed.global.home.as_deref(), &layers, stdin, ui),
+        Command::Doctor(_) => doctor::run(&layers, |make| self::open(&home, make), ui),
     }
 }
 
@@ -84,9 +85,18 @@ pub(crate) enum Make {
     No,
 }
 
-fn open(home: &Path, make: Make) -> Result<Engine, CliError> {
+pub(crate) fn open(home: &Path, make: Make) -> Result<Engine, CliError> {
     let create = matches!(make, Make::Yes);
     Ok(Engine::open(home, OpenOptions { create, ..OpenOptions::default() })?)
+}
+
+/// Opens a store into which messages are taken, without the secrets that the redactor knows.
+fn open_to_take_in(home: &Path, make: Make, redactor: Option<Redactor>) -> Result<Engine, CliError> {
+    let engine = open(home, make)?;
+    Ok(match redactor {
+        Some(redactor) => engine.with_redactor(redactor),
+        None => engine,
+    })
 }
 
 /// A folder for a store that is thrown away at the end.
@@ -106,6 +116,7 @@ fn what_happened(what: &Change) -> String {
         Change::Revise { arrival, .. } => format!("message {arrival} was rewritten"),
         Change::Fold { summary } => format!("{} is shown", Handle::summary(*summary)),
         Change::Unfold { summary } => format!("{} is unfolded", Handle::summary(*summary)),
+        Change::Stage { summaries: 0, .. } => "a model was asked, and no new summary came of it".to_owned(),
         Change::Stage { summaries: 1, .. } => "1 summary was made".to_owned(),
         Change::Stage { summaries, .. } => format!("{} summaries were made", ui::thousands(*summaries)),
         Change::Pin { arrival } => format!("message {arrival} is pinned"),

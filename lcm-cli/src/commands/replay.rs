@@ -12,6 +12,7 @@ use lcm_core::{Json, Message, NodeId, SessionId};
 use lcm_engine::compress::CompressOptions;
 use lcm_engine::compress::summary::Summarizer;
 use lcm_engine::hosts::{Format, Incoming};
+use lcm_engine::redact::Redactor;
 use lcm_engine::service::{
     CheckReport, CompressRequest, Description, DownTo, ExpandRequest, Expansion, OutMessage, ReadRequest, Scope,
     Service, SessionKey, Shown, TurnRequest, ViewRequest,
@@ -24,7 +25,7 @@ use crate::error::{CliError, Outcome};
 use crate::folding::FoldArgs;
 use crate::import::{self, Source};
 use crate::json;
-use crate::paths::Env;
+use crate::settings::Layers;
 use crate::ui::{self, Ui, Unit};
 
 /// Replay recorded sessions through a window, turn by turn, and prove that nothing is lost
@@ -88,6 +89,7 @@ struct Replayed {
     turn_times: Vec<Duration>,
     compress_times: Vec<Duration>,
     model_calls: u64,
+    model_tokens: u64,
     failures: Vec<String>,
     /// Why lists over the threshold stayed as they were: at which request, and the reason.
     reasons: Vec<(usize, String)>,
@@ -140,12 +142,15 @@ impl Replayed {
 pub(crate) fn run(
     args: &ReplayArgs,
     kept: Option<&Path>,
+    layers: &Layers<'_>,
     stdin: Box<dyn Read + Send>,
-    env: &Env<'_>,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
-    let options = args.fold.options()?;
-    let summarizer = args.fold.summarizer(env)?;
+    let settings = layers.settings(&args.fold.settings, ui)?;
+    let folding = args.fold.folding(&settings)?;
+    let redactor = settings.redactor()?;
+    let summarizer = folding.summarizer(&settings, layers.home, ui)?;
+    let options = folding.options;
     let mut source = Source::new(&args.file, &mut Some(stdin))?;
     let shown = source.shown();
     let read = import::sessions_in(&mut source, args.as_format, ui)?;
@@ -169,14 +174,15 @@ pub(crate) fn run(
         None => Some(super::scratch()?),
     };
     let Some(home) = kept.or(scratch.as_ref().map(TempDir::path)) else { return Ok(Outcome::Nothing) };
-    let service = super::open(home, Make::Yes)?;
+    let service = super::open_to_take_in(home, Make::Yes, settings.redactor()?)?;
     let mut all = Vec::with_capacity(sessions.len());
     for session in sessions {
         let host = Host {
             service: &service,
             options: &options,
             summarizer: summarizer.as_deref(),
-            window: args.fold.window,
+            redactor: redactor.as_ref(),
+            window: folding.window,
             now_ms: ui.now_ms(),
         };
         let done = host.replay(session, ui)?;
@@ -221,6 +227,8 @@ struct Host<'a> {
     service: &'a dyn Service,
     options: &'a CompressOptions,
     summarizer: Option<&'a dyn Summarizer>,
+    /// What the engine takes out of messages before it keeps them.
+    redactor: Option<&'a Redactor>,
     window: u64,
     now_ms: i64,
 }
@@ -306,6 +314,7 @@ impl Host<'_> {
             CompressRequest { turn, options, current_tokens: None, model: None, force: false, focus: None, summarizer };
         let shortened = self.service.compress(&request)?;
         done.model_calls += shortened.model_calls;
+        done.model_tokens += shortened.model_tokens;
         done.failures.extend(shortened.failures);
         let Some(messages) = shortened.messages else {
             match shortened.reason {
@@ -339,8 +348,8 @@ impl Host<'_> {
         done: &mut Replayed,
     ) -> Result<(), CliError> {
         let scope = Scope::everything().in_sessions(vec![session]);
-        let wanted = ids(said)?;
-        done.behind = Difference::between(&wanted, &ids(&self.service.behind(&scope, list)?)?);
+        let wanted = ids(said, self.redactor)?;
+        done.behind = Difference::between(&wanted, &ids(&self.service.behind(&scope, list)?, None)?);
         let mut read = Vec::with_capacity(said.len());
         let mut request = ReadRequest {
             scope: scope.clone(),
@@ -438,10 +447,15 @@ fn is_answer(message: &[u8]) -> bool {
     role.unwrap_or(false)
 }
 
-/// What messages say, whatever the order of their keys: two are equal exactly when these are.
-fn ids(messages: &[Vec<u8>]) -> Result<Vec<NodeId>, CliError> {
+/// What messages say, whatever the order of their keys: two are equal exactly when these are. With a redactor what is
+/// left of them without secrets.
+fn ids(messages: &[Vec<u8>], redactor: Option<&Redactor>) -> Result<Vec<NodeId>, CliError> {
+    let kept = |message: Message| match redactor.and_then(|redactor| redactor.redact(message.json())) {
+        Some(redacted) => Message::from_json(redacted),
+        None => Ok(message),
+    };
     let id = |message: &Vec<u8>| {
-        let encoded = Message::parse(message).and_then(|message| message.encode());
+        let encoded = Message::parse(message).and_then(kept).and_then(|message| message.encode());
         encoded.map(|encoded| encoded.id).map_err(|error| CliError::Engine(error.into()))
     };
     messages.iter().map(id).collect()
@@ -517,6 +531,7 @@ fn as_json(done: &Replayed, options: &CompressOptions) -> Json {
         ("turn", times(&done.turn_times)),
         ("compress", times(&done.compress_times)),
         ("model_calls", done.model_calls.into()),
+        ("model_tokens", done.model_tokens.into()),
         ("failures", Json::Array(done.failures.iter().map(|text| json::text(text)).collect())),
         ("unchanged", told(&done.reasons)),
         ("window", done.window.into()),
@@ -568,8 +583,8 @@ fn show(done: &Replayed, options: &CompressOptions, ui: &mut Ui) -> Result<(), C
     }
     if done.model_calls > 0 || !done.failures.is_empty() {
         let failures = u64::try_from(done.failures.len()).unwrap_or(u64::MAX);
-        let calls = ui::counted(done.model_calls, "call");
-        row("model", format!("{calls}, {} not taken at its word", ui::counted(failures, "time")), ui)?;
+        let (calls, tokens) = (ui::counted(done.model_calls, "call"), ui::counted(done.model_tokens, "token"));
+        row("model", format!("{calls}, {tokens}, {} not taken at its word", ui::counted(failures, "time")), ui)?;
     }
     let as_said = match done.invalid_as_said {
         0 => String::new(),

@@ -35,9 +35,8 @@ pub(crate) fn run(
     };
     let status = service.status()?;
     let ever = service.spent(&scope, None)?;
-    let window_ms = i64::try_from(spending.window.as_millis()).unwrap_or(i64::MAX);
     // The cap is one for all sessions.
-    let now = service.spent(&everything, Some(ui.now_ms().saturating_sub(window_ms)))?;
+    let now = service.spent(&everything, Some(spending.since_ms(ui.now_ms())))?;
     if ui.is_json() {
         ui.json(&json::status(&status, &ever, &now, &spending))?;
         return Ok(Outcome::Done);

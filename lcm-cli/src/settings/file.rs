@@ -53,7 +53,9 @@ pub(crate) enum Written {
 pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
     // Opening a pipe would wait for a writer.
     match path.metadata() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(error) => return Err(error),
         Ok(metadata) if !metadata.is_file() => return Err(io::Error::other("it is no file")),
         Ok(_) => {}

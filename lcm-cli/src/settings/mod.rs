@@ -287,6 +287,13 @@ impl Settings {
         *self.value(name) == Value::Flag(true)
     }
 
+    fn list(&self, name: &str) -> &[String] {
+        match self.value(name) {
+            Value::List(list) => list,
+            other => unreachable!("{name} is no list but {other}"),
+        }
+    }
+
     pub(crate) fn text(&self, name: &str) -> &str {
         match self.value(name) {
             Value::Text(text) => text,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lcm_engine::compress::CompressOptions;
+use lcm_engine::redact::{BUILT_IN, OwnPattern, Redactor};
 
 use super::{Secret, Settings, Value, file};
 use crate::error::CliError;
@@ -19,6 +20,13 @@ pub(crate) struct Spending {
     /// 0 for no bound.
     pub(crate) tokens_max: u64,
     pub(crate) window: Duration,
+}
+
+impl Spending {
+    /// When the window began that ends now.
+    pub(crate) fn since_ms(&self, now_ms: i64) -> i64 {
+        now_ms.saturating_sub(i64::try_from(self.window.as_millis()).unwrap_or(i64::MAX))
+    }
 }
 
 impl Settings {
@@ -35,6 +43,7 @@ impl Settings {
             protect_first: size(self.number("compress.protect_first")),
             protect_last: size(self.number("compress.protect_last")),
             tail_tokens_max: some(self.number("compress.tail_tokens_max")),
+            chunk_tokens_max: self.number("compress.chunk_tokens_max"),
             summary_tokens_max: self.number("compress.summary_tokens_max"),
             summary_time_max: Duration::from_millis(self.number("summary.pass_timeout_ms")),
             alternates: self.flag("compress.alternates"),
@@ -89,6 +98,31 @@ impl Settings {
             breaker_failures: u32::try_from(self.number("summary.breaker_failures")).unwrap_or(u32::MAX),
             breaker_cooldown: seconds("summary.breaker_cooldown_s"),
         }))
+    }
+
+    /// What takes secrets out of messages before they are kept; `None` where that is not wanted.
+    ///
+    /// # Errors
+    /// When a pattern is not known or cannot be used.
+    pub(crate) fn redactor(&self) -> Result<Option<Redactor>, CliError> {
+        if !self.flag("redact.enabled") {
+            return Ok(None);
+        }
+        let own = self.list("redact.own").iter().map(|text| match text.split_once('=') {
+            Some((name, pattern)) => Ok(OwnPattern { name: name.trim().to_owned(), pattern: pattern.to_owned() }),
+            None => {
+                let what = format!("redact.own: {} is no name, = and regular expression", super::quoted(text));
+                Err(CliError::Settings(vec![what]))
+            }
+        });
+        let own = own.collect::<Result<Vec<_>, _>>()?;
+        let named = self.list("redact.patterns");
+        let built_in: Vec<&str> = match named {
+            [] => BUILT_IN.to_vec(),
+            named => named.iter().map(String::as_str).collect(),
+        };
+        let made = Redactor::new(built_in, &own);
+        made.map(Some).map_err(|error| CliError::Settings(vec![format!("redact: {error}")]))
     }
 
     /// What is legal, and perhaps not meant.

@@ -1,4 +1,4 @@
-//! Why a model did not give a summary. Each way to fail has its name; to the engine it is one of four.
+//! Why a model did not give a summary. Each way to fail has its name; to the engine it is one of five.
 
 use std::time::Duration;
 
@@ -127,7 +127,16 @@ impl Failure {
             Self::NotAsked(_) | Self::NoConnection(_) | Self::Broken(_) => SummarizerError::Unreachable(text),
             Self::TimedOut(time) => SummarizerError::TimedOut(time),
             Self::Spent { .. } | Self::LeftAlone(_) => SummarizerError::Spent(text),
-            _ => SummarizerError::Refused(text),
+            Self::TooLong(_)
+            | Self::WebPage
+            | Self::Stream
+            | Self::NoJson(_)
+            | Self::NoCompletion(_)
+            | Self::CutOff
+            | Self::Empty => SummarizerError::Unusable(text),
+            Self::Status { .. } | Self::Elsewhere(_) | Self::Error(_) | Self::Declined(_) | Self::HeldBack(_) => {
+                SummarizerError::Refused(text)
+            }
         }
     }
 }

@@ -19,29 +19,33 @@ mod shape;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lcm_core::tokens::Estimate;
+use lcm_core::tokens::{Correction, Estimate};
 use lcm_store::Store;
 
 use self::pass::Pass;
 use self::plan::Limits;
 use self::summary::Writer;
 use crate::error::EngineError;
+use crate::redact::{self, Redactor};
 use crate::service::{CompressRequest, Compressed, OutMessage};
-use crate::turn::{self, Element, Taken};
+use crate::turn::{self, Element, Sent, Taken};
 use crate::valid::{self, Rules};
 
 /// What a fold costs without its text: the lines around it.
 const FOLD_COST: u64 = 64;
-/// Sources of one leaf: what a model reads well and a summary still tells.
-const CHUNK_TOKENS_MAX: u64 = 20_000;
 
 /// Compresses a list. What comes back can be sent: halves of surrogate pairs, which are kept, are not shown.
+///
+/// Thresholds are what the host's model counts, which `correction` brings to stored counts; the sizes that come back are
+/// stored counts.
 pub(crate) fn compress(
     store: &Store,
     request: &CompressRequest<'_>,
+    correction: Correction,
+    redactor: Option<&Redactor>,
     taken: &mut Taken,
 ) -> Result<Compressed, EngineError> {
-    let mut done = shorten(store, request, taken)?;
+    let mut done = shorten(store, request, correction, redactor, taken)?;
     let elements = &taken.elements;
     if elements.iter().any(|element| element.sendable.is_some()) {
         let shown = done.messages.take().unwrap_or_else(|| (0..elements.len()).map(OutMessage::Given).collect());
@@ -57,7 +61,13 @@ pub(crate) fn compress(
     Ok(done)
 }
 
-fn shorten(store: &Store, request: &CompressRequest<'_>, taken: &mut Taken) -> Result<Compressed, EngineError> {
+fn shorten(
+    store: &Store,
+    request: &CompressRequest<'_>,
+    correction: Correction,
+    redactor: Option<&Redactor>,
+    taken: &mut Taken,
+) -> Result<Compressed, EngineError> {
     let elements = taken.elements.as_slice();
     let tokens = cost_of(elements);
     let mut done = Compressed {
@@ -67,18 +77,20 @@ fn shorten(store: &Store, request: &CompressRequest<'_>, taken: &mut Taken) -> R
         ..Compressed::default()
     };
     let options = &request.options;
-    let told = tokens.max(request.current_tokens.unwrap_or(0));
+    let counted = correction.apply(tokens);
+    let told = counted.max(request.current_tokens.unwrap_or(0));
     if told <= options.threshold_tokens && !request.force {
         done.reason = Some(format!("{told} tokens are within the threshold of {}", options.threshold_tokens));
         return Ok(done);
     }
-    let target = target_of(options, tokens, told);
+    let target = correction.stored_within(target_of(options, counted, told));
     let snapshot = store.snapshot()?;
-    let list = taken.live.align(&snapshot, &request.turn, elements)?;
+    let list = taken.live.align(&snapshot, Sent { messages: &request.turn.messages, redactor }, elements)?;
     let dialect = request.turn.dialect;
     let dialect = dialect.unwrap_or_else(|| turn::dialect_of(elements.iter().map(|element| &element.speech)));
-    let writer = Writer::new(request.summarizer, &Estimate, request.focus.as_deref(), options.summary_time_max);
-    let limits = options.limits(tokens, target);
+    let focus = request.focus.as_deref().map(|focus| redact::text(redactor, focus));
+    let writer = Writer::new(request.summarizer, &Estimate, focus.as_deref(), options.summary_time_max, redactor);
+    let limits = options.limits(tokens, target, correction);
     let Some(mut pass) = Pass::new(&snapshot, &request.turn, elements, &mut taken.live, list, dialect, limits, writer)
     else {
         done.reason = Some("the list shows messages in another order than they were said".to_owned());
@@ -86,24 +98,25 @@ fn shorten(store: &Store, request: &CompressRequest<'_>, taken: &mut Taken) -> R
     };
     let (messages, after) = pass.run(target)?;
     done.failures = std::mem::take(&mut pass.writer.failures);
-    done.model_calls = pass.writer.calls;
-    if !pass.has_changed() {
-        done.reason = Some("there is nothing to fold in it".to_owned());
-        return Ok(done);
-    }
-    if after >= tokens {
-        done.reason = Some("what could be folded is not worth a fold".to_owned());
-        return Ok(done);
-    }
-    if after > target && !request.force {
-        done.reason = Some(format!(
+    (done.model_calls, done.model_tokens) = (pass.writer.cost.calls, pass.writer.cost.tokens);
+    let why_not = if !pass.has_changed() {
+        Some("there is nothing to fold in it".to_owned())
+    } else if after >= tokens {
+        Some("what could be folded is not worth a fold".to_owned())
+    } else if after > target && !request.force {
+        let (target, after) = (correction.apply(target), correction.apply(after));
+        Some(format!(
             "it cannot be brought under {target} tokens: the newest request and the newest step alone leave {after}"
-        ));
-        return Ok(done);
-    }
-    let rules = Rules { dialect, alternates: options.alternates };
-    if let Err(invalid) = valid::check(&pass.speeches(&messages)?, rules) {
-        done.reason = Some(format!("no valid list comes of it: {invalid}"));
+        ))
+    } else {
+        let rules = Rules { dialect, alternates: options.alternates };
+        let checked = valid::check(&pass.speeches(&messages)?, rules);
+        checked.err().map(|invalid| format!("no valid list comes of it: {invalid}"))
+    };
+    if why_not.is_some() {
+        // A model that was asked in vain was asked.
+        done.turned.op = pass.keep_cost(store)?.or(done.turned.op);
+        done.reason = why_not;
         return Ok(done);
     }
     done.folds = pass.folds().map(|fold| fold.id).collect();
@@ -115,7 +128,7 @@ fn shorten(store: &Store, request: &CompressRequest<'_>, taken: &mut Taken) -> R
     Ok(done)
 }
 
-/// What a list is to cost: `tokens` by our count, `told` by its provider's where that is more.
+/// What a list is to cost: `tokens` by our corrected count, `told` by its provider's where that is more.
 fn target_of(options: &CompressOptions, tokens: u64, told: u64) -> u64 {
     // What the host counts and we do not see (tool schemas, its own prompt) is there whatever we do.
     let beside = told - tokens;
@@ -128,7 +141,7 @@ fn target_of(options: &CompressOptions, tokens: u64, told: u64) -> u64 {
 }
 
 /// What elements cost, by the stored count.
-fn cost_of(elements: &[Arc<Element>]) -> u64 {
+pub(crate) fn cost_of(elements: &[Arc<Element>]) -> u64 {
     elements.iter().map(|element| u64::from(element.tokens)).sum()
 }
 
@@ -143,6 +156,8 @@ pub struct CompressOptions {
     pub protect_last: usize,
     /// What the kept end may cost in front of the newest request; `None` for two fifths of the threshold.
     pub tail_tokens_max: Option<u64>,
+    /// What one summary of messages stands for: what a model reads well and a summary still tells.
+    pub chunk_tokens_max: u64,
     /// The text of one summary.
     pub summary_tokens_max: u64,
     /// How long models may take, all together.
@@ -158,6 +173,7 @@ impl Default for CompressOptions {
             protect_first: 0,
             protect_last: 16,
             tail_tokens_max: None,
+            chunk_tokens_max: 20_000,
             summary_tokens_max: 1500,
             summary_time_max: Duration::from_secs(60),
             alternates: false,
@@ -167,14 +183,14 @@ impl Default for CompressOptions {
 
 impl CompressOptions {
     /// What a plan must keep to, for a list of so many tokens.
-    fn limits(&self, tokens: u64, target: u64) -> Limits {
-        let base = self.threshold_tokens.min(tokens.max(1));
+    fn limits(&self, tokens: u64, target: u64, correction: Correction) -> Limits {
+        let base = correction.stored_within(self.threshold_tokens).min(tokens.max(1));
         Limits {
             target: target.min(base),
             protect_first: self.protect_first,
             protect_last: self.protect_last,
             tail_max: self.tail_tokens_of(base),
-            chunk_max: CHUNK_TOKENS_MAX,
+            chunk_max: self.chunk_tokens_max,
             // Of a small window a summary may take its share, or it says nothing.
             summary_max: self.summary_tokens_max.min((base / 3).max(40)),
             summaries_max: base / 3,

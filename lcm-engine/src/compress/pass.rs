@@ -13,7 +13,7 @@ use lcm_store::{Buffer, RecordNumber, Snapshot, Store};
 
 use super::extract::Source;
 use super::plan::{self, Kind, Limits, PRESSURE_MAX, Said, Step, Unit};
-use super::summary::{Material, Writer, Written};
+use super::summary::{Cost, Material, Writer, Written};
 use super::{FOLD_COST, atoms, cost_of};
 use crate::align::Fate;
 use crate::assemble;
@@ -23,7 +23,7 @@ use crate::hosts::IncomingMessage;
 use crate::hosts::speech::{Dialect, Speech};
 use crate::hosts::told::Told;
 use crate::service::{OutMessage, TurnRequest};
-use crate::turn::{self, Element, Fold, List, Live, Ours};
+use crate::turn::{self, Element, Fold, List, Live, Ours, Sent};
 
 /// What stands around folds: the message that holds them, and the line between it and a user's.
 const AROUND_COST: u64 = 64;
@@ -155,7 +155,13 @@ impl<'a> Pass<'a> {
         self.entries.iter().filter_map(Entry::fold)
     }
 
-    /// Keeps the summaries that are shown, and those they stand for, in one commit.
+    /// Writes down what models cost, where no summary is kept; `None` where none was asked.
+    pub(super) fn keep_cost(&mut self, store: &Store) -> Result<Option<OpId>, EngineError> {
+        self.made.clear();
+        self.keep(store)
+    }
+
+    /// Keeps the summaries that are shown, and those they stand for, and what models cost, in one commit.
     pub(super) fn keep(&mut self, store: &Store) -> Result<Option<OpId>, EngineError> {
         let snapshot = store.snapshot()?;
         let scope = turn::owner_scope(&self.live.session.owner);
@@ -169,16 +175,16 @@ impl<'a> Pass<'a> {
             }
         }
         drop(snapshot);
-        if new.is_empty() {
+        let (request, Cost { calls, tokens }) = (self.request, self.writer.cost);
+        if new.is_empty() && calls == 0 {
             return Ok(None);
         }
-        let (request, calls) = (self.request, self.writer.calls);
         self.live.commit(store, |live, commit, _| {
             for (summary, order) in &new {
                 commit.stage(summary, live.line.timeline, order, request.now_ms)?;
             }
             let summaries = u64::try_from(new.len()).unwrap_or(u64::MAX);
-            let change = Change::Stage { summaries, calls, tokens: 0 };
+            let change = Change::Stage { summaries, calls, tokens };
             Ok(Some(commit.op(live.session.id, request.now_ms, &request.by, change, None)?.id))
         })
     }
@@ -339,12 +345,12 @@ impl<'a> Pass<'a> {
         if self.live.line.stood[place].forms[0] != id {
             return Ok(false);
         }
-        let raw = &self.request.messages[element];
-        let told = turn::told_of(raw)?;
+        let sent = Sent { messages: &self.request.messages, redactor: self.writer.redactor };
+        let told = sent.told(element)?;
         // About three characters a token, and some for the lines around.
         let chars = usize::try_from(budget.saturating_mul(3)).unwrap_or(usize::MAX);
         let Some(part) = assemble::part(&id, told.main_text(), chars) else { return Ok(false) };
-        let Some(cut) = Dialect::with_text(Message::parse(raw)?.json(), &part) else { return Ok(false) };
+        let Some(cut) = Dialect::with_text(sent.message(element)?.json(), &part) else { return Ok(false) };
         let message = Message::from_json(turn::sendable(&cut).unwrap_or(cut))?;
         let before = u64::from(self.elements[element].tokens);
         let after = u64::from(IncomingMessage::new(&message)?.tokens);

@@ -14,6 +14,7 @@ use lcm_core::tokens::TokenCounter;
 use lcm_core::{Level, Summary};
 
 use super::extract::{self, Extract, Source};
+use crate::redact::Redactor;
 
 /// The version of the prompts; kept with each summary that a model wrote.
 pub(crate) const PROMPT_VERSION: u32 = 1;
@@ -70,6 +71,9 @@ pub enum SummarizerError {
     /// It answered with an error.
     #[error("the summary model answered with an error: {0}")]
     Refused(String),
+    /// It answered, and the answer is none: empty, cut off, too large, a page for people.
+    #[error("the summary model's answer cannot be used: {0}")]
+    Unusable(String),
     /// What may be spent is spent.
     #[error("the summary model was not asked: {0}")]
     Spent(String),
@@ -98,14 +102,25 @@ pub(crate) struct Writer<'a> {
     summarizer: Option<&'a dyn Summarizer>,
     counter: &'a dyn TokenCounter,
     focus: Option<&'a str>,
+    /// What no summary may say.
+    pub(super) redactor: Option<&'a Redactor>,
     /// When the pass must be done with models.
     until: Instant,
     /// Whether the model has failed in this pass.
     is_down: bool,
     /// Why models were not taken at their word, one sentence each.
     pub(crate) failures: Vec<String>,
-    /// How often a model was asked.
+    /// What models cost in this pass.
+    pub(crate) cost: Cost,
+}
+
+/// What models cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// How often one was asked.
     pub(crate) calls: u64,
+    /// What they read and wrote, by our estimate: instructions, material and answers.
+    pub(crate) tokens: u64,
 }
 
 impl<'a> Writer<'a> {
@@ -114,9 +129,19 @@ impl<'a> Writer<'a> {
         counter: &'a dyn TokenCounter,
         focus: Option<&'a str>,
         time_max: Duration,
+        redactor: Option<&'a Redactor>,
     ) -> Self {
         let until = Instant::now() + time_max;
-        Self { summarizer, counter, focus, until, is_down: false, failures: Vec::new(), calls: 0 }
+        Self {
+            summarizer,
+            counter,
+            focus,
+            redactor,
+            until,
+            is_down: false,
+            failures: Vec::new(),
+            cost: Cost::default(),
+        }
     }
 
     /// Whether a summary of `source_tokens` is such as would be written now: by the same summariser in the same way, and
@@ -146,6 +171,16 @@ impl<'a> Writer<'a> {
     /// Writes a summary of at most `budget` tokens, or a little more where a model wrote it; `source_tokens` is what
     /// it stands for, and it is smaller than that. `None` when nothing is.
     pub(crate) fn write(&mut self, material: &Material<'_>, source_tokens: u64, budget: u64) -> Option<Written> {
+        let mut written = self.by_ladder(material, source_tokens, budget)?;
+        for text in std::iter::once(&mut written.text).chain(&mut written.mentions) {
+            if let Some(redacted) = self.redactor.and_then(|redactor| redactor.redact_text(text)) {
+                *text = redacted;
+            }
+        }
+        Some(written)
+    }
+
+    fn by_ladder(&mut self, material: &Material<'_>, source_tokens: u64, budget: u64) -> Option<Written> {
         if let Some(model) = self.model_for(source_tokens) {
             let text = shown(material);
             let levels = match material {
@@ -218,16 +253,24 @@ impl<'a> Writer<'a> {
         }
         let focus = self.focus.map(|focus| format!("Keep above all what concerns: {focus}")).unwrap_or_default();
         let instructions = prompt.replace("{budget}", &budget.to_string()).replace("{focus}", &focus);
-        self.calls += 1;
+        let asked = u64::from(self.counter.count_text(&instructions)) + u64::from(self.counter.count_text(text));
         let prompt = SummaryPrompt {
             instructions,
             material: text.to_owned(),
             tokens_max: budget * OVER_PERCENT / 100,
             time_max: left,
         };
-        match model.summarize(&prompt) {
+        let answered = model.summarize(&prompt);
+        // What may not be spent is not spent.
+        if !matches!(answered, Err(SummarizerError::Spent(_))) {
+            self.cost.calls += 1;
+            let answer = answered.as_deref().map_or(0, |answer| u64::from(self.counter.count_text(answer)));
+            self.cost.tokens = self.cost.tokens.saturating_add(asked).saturating_add(answer);
+        }
+        match answered {
             Err(error) => {
-                self.is_down = true;
+                // An answer that is none says nothing of the next one.
+                self.is_down = !matches!(error, SummarizerError::Unusable(_));
                 self.failures.push(error.to_string());
                 None
             }
@@ -400,17 +443,21 @@ mod tests {
         (0..6).map(|n| said(Role::User, &format!("Request {n}: paint pier {n} blue. {filler}"))).collect()
     }
 
-    fn written(answers: Vec<Result<String, SummarizerError>>) -> (Written, Vec<String>, u64) {
+    fn written(answers: Vec<Result<String, SummarizerError>>) -> (Written, Vec<String>, Cost) {
         let model = Model { answers: Mutex::new(answers.into_iter().rev().collect()) };
-        let mut writer = Writer::new(Some(&model), &Estimate, None, Duration::from_secs(5));
+        let mut writer = Writer::new(Some(&model), &Estimate, None, Duration::from_secs(5), None);
         let written = writer.write(&Material::Messages(&sources()), 1500, 300).unwrap();
-        (written, writer.failures, writer.calls)
+        (written, writer.failures, writer.cost)
     }
 
     #[test]
     fn a_good_answer_is_taken() {
-        let (written, failures, calls) = written(vec![Ok("The user wants piers 0 to 5 painted blue.".to_owned())]);
-        assert_eq!((written.level, written.model.as_str(), calls), (Level::Detailed, "test-model", 1));
+        let answer = "The user wants piers 0 to 5 painted blue.";
+        let (written, failures, cost) = written(vec![Ok(answer.to_owned())]);
+        assert_eq!((written.level, written.model.as_str(), cost.calls), (Level::Detailed, "test-model", 1));
+        let material = shown(&Material::Messages(&sources()));
+        let read_and_written = u64::from(Estimate.count_text(&material)) + u64::from(Estimate.count_text(answer));
+        assert!((read_and_written + 50..read_and_written + 2000).contains(&cost.tokens), "{cost:?}");
         assert!(failures.is_empty());
     }
 
@@ -427,6 +474,7 @@ mod tests {
             Ok("word ".repeat(5000)),
             Ok("Quantum chromodynamics describes gluons exchanging colour between quarks inside hadrons".to_owned()),
             Err(SummarizerError::TimedOut(Duration::from_secs(1))),
+            Err(SummarizerError::Unusable("it is a page".to_owned())),
         ] {
             let (written, failures, _) = self::written(vec![bad.clone(), bad.clone()]);
             assert_eq!(written.level, Level::Extract, "{bad:?}");
@@ -437,10 +485,23 @@ mod tests {
     #[test]
     fn a_model_that_is_down_is_asked_once() {
         let model = Model { answers: Mutex::new(Vec::new()) };
-        let mut writer = Writer::new(Some(&model), &Estimate, None, Duration::from_secs(5));
+        let mut writer = Writer::new(Some(&model), &Estimate, None, Duration::from_secs(5), None);
         for _ in 0..5 {
             assert!(writer.write(&Material::Messages(&sources()), 1500, 300).is_some());
         }
-        assert_eq!(writer.calls, 1);
+        assert_eq!(writer.cost.calls, 1);
+    }
+
+    #[test]
+    fn an_answer_that_is_none_says_nothing_of_the_next() {
+        let unusable = || Err(SummarizerError::Unusable("it is cut off".to_owned()));
+        let (written, failures, cost) = written(vec![unusable(), Ok("piers painted blue".to_owned())]);
+        assert_eq!((written.level, failures.len(), cost.calls), (Level::Bullets, 1, 2));
+    }
+
+    #[test]
+    fn what_may_not_be_spent_costs_nothing() {
+        let (_, failures, cost) = written(vec![Err(SummarizerError::Spent("the cap is reached".to_owned()))]);
+        assert_eq!((failures.len(), cost), (1, Cost::default()));
     }
 }

@@ -6,9 +6,10 @@
 //! A view is kept by order keys. When the session has gone on with another timeline since, a fold whose places are not
 //! those of that timeline is not shown: it speaks of what was not said there.
 //!
-//! Not here: folding (`compress`), and taking a host's list at its word (`turn`).
+//! Not here: folding (`compress`, which also has the writer that `rewrite` asks), and taking a host's list at its word (`turn`).
 
 mod undo;
+mod rewrite;
 mod why;
 
 use std::collections::{HashMap, HashSet};
@@ -20,6 +21,7 @@ use lcm_core::view::{Segment, Shows, View};
 use lcm_core::{Arrival, Handle, Message, NodeId, OpId, OrderKey, Role, Summary, TimelineId};
 use lcm_store::{Buffer, Order, Pinned, Placed, RecordNumber, Scope, Session, Snapshot, Store};
 
+pub(crate) use self::rewrite::rewrite;
 pub(crate) use self::undo::undo;
 pub(crate) use self::why::why;
 

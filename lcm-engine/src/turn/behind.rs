@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 
-use lcm_core::{IdPrefix, NodeId, Summary};
+use lcm_core::{IdPrefix, Message, NodeId, Summary};
 use lcm_store::{Buffer, Placed, Scope, Snapshot};
 
-use super::element::{Element, Mark, head_of, told_of};
+use super::element::{Element, Mark, Sent, head_of};
 use super::live::is_our_line;
 use crate::assemble;
 use crate::error::EngineError;
+use crate::hosts::told::Told;
+use crate::hosts::with_tree;
 use crate::read;
 use crate::service::{Child, DownTo, ExpandRequest, Expansion};
 
@@ -26,10 +28,10 @@ struct Unfolded {
     is_within: bool,
 }
 
-/// What a list stands for, in order. What only reads like something of ours stands for itself.
-pub(crate) fn behind(snapshot: &Snapshot, scope: &Scope, messages: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, EngineError> {
+/// What a list stands for, in order, as it is kept. What only reads like something of ours stands for itself.
+pub(crate) fn behind(snapshot: &Snapshot, scope: &Scope, sent: Sent<'_>) -> Result<Vec<Vec<u8>>, EngineError> {
     let elements: Vec<Element> =
-        messages.iter().map(|raw| Ok(Element::read(raw)?.0)).collect::<Result<_, EngineError>>()?;
+        (0..sent.messages.len()).map(|at| Ok(sent.element(at)?.0)).collect::<Result<_, EngineError>>()?;
     let mut ours = Vec::with_capacity(elements.len());
     // Who shows a fold again quotes it.
     let mut seen = HashSet::new();
@@ -53,7 +55,7 @@ pub(crate) fn behind(snapshot: &Snapshot, scope: &Scope, messages: &[Vec<u8>]) -
     let mut originals = Vec::new();
     // Steps that stand in front of their request came behind it.
     let mut held: Vec<Vec<u8>> = Vec::new();
-    for ((raw, element), ours) in messages.iter().zip(&elements).zip(ours) {
+    for (at, (element, ours)) in elements.iter().zip(ours).enumerate() {
         match ours {
             Some(Behind::Between) => {}
             Some(Behind::Whole(whole)) => originals.push(whole),
@@ -63,7 +65,10 @@ pub(crate) fn behind(snapshot: &Snapshot, scope: &Scope, messages: &[Vec<u8>]) -
                 }
             }
             None => {
-                originals.push(raw.clone());
+                originals.push(match sent.redactor {
+                    Some(_) => sent.message(at)?.json().to_text(),
+                    None => sent.messages[at].clone(),
+                });
                 if element.speech.is_request() {
                     originals.append(&mut held);
                 }
@@ -106,7 +111,8 @@ fn folds(
 fn whole(snapshot: &Snapshot, scope: &Scope, of: &IdPrefix, text: &str) -> Result<Option<Vec<u8>>, EngineError> {
     let Some((id, placed)) = snapshot.find_nodes(scope, of, 1)?.pop() else { return Ok(None) };
     let Some(whole) = originals(snapshot, scope, &placed)?.pop() else { return Ok(None) };
-    Ok(assemble::is_part(text, &id, told_of(&whole)?.main_text()).then_some(whole))
+    let told = with_tree(&Message::parse(&whole)?.encode()?, Told::of)?;
+    Ok(assemble::is_part(text, &id, told.main_text()).then_some(whole))
 }
 
 /// The messages behind a node.

@@ -11,6 +11,7 @@ use crate::error::EngineError;
 use crate::hosts::speech::{Dialect, Speech};
 use crate::hosts::told::Told;
 use crate::hosts::{IncomingMessage, with_tree};
+use crate::redact::Redactor;
 
 /// An element that was read.
 #[derive(Debug)]
@@ -41,13 +42,21 @@ pub(super) enum Mark {
 }
 
 impl Element {
-    /// Reads a message of a host; gives it in the form in which it is kept too.
-    pub(super) fn read(raw: &[u8]) -> Result<(Self, EncodedMessage), EngineError> {
-        let message = Message::parse(raw)?;
-        let sendable = sendable(message.json()).map(|json| json.to_text());
-        let IncomingMessage { encoded, tokens, .. } = IncomingMessage::new(&message)?;
+    /// Reads a message of a host; gives it in the form in which it is kept too, which has no secrets.
+    pub(super) fn read(raw: &[u8], redactor: Option<&Redactor>) -> Result<(Self, EncodedMessage), EngineError> {
+        let said = Message::parse(raw)?;
+        let sendable = sendable(said.json()).map(|json| json.to_text());
+        let redacted = without_secrets(&said, redactor)?;
+        let kept = redacted.as_ref().unwrap_or(&said);
+        let IncomingMessage { encoded, tokens, .. } = IncomingMessage::new(kept)?;
         let has_mark = memmem::find(raw, assemble::MARK.as_bytes()).is_some();
         let (speech, told) = with_tree(&encoded, |tree| (Speech::of(tree), has_mark.then(|| Told::of(tree))))?;
+        // What is ours is known by its exact text, whatever a pattern finds in that. The text goes nowhere: it is
+        // compared, and what turns out to be somebody's own word is kept as `encoded`.
+        let told = match told {
+            Some(_) if redacted.is_some() => Some(with_tree(&said.encode()?, Told::of)?),
+            told => told,
+        };
         let mark = told.and_then(|told| mark_of(&speech, &told));
         let signs = Signs::of(&speech);
         Ok((Self { id: encoded.id, speech, signs, tokens, sendable, mark }, encoded))
@@ -91,9 +100,35 @@ fn mark_of(speech: &Speech, told: &Told) -> Option<Mark> {
     }
 }
 
-/// What a message of a host says.
-pub(crate) fn told_of(raw: &[u8]) -> Result<Told, EngineError> {
-    Ok(with_tree(&Message::parse(raw)?.encode()?, Told::of)?)
+/// What a host sent, to be read again: as it is kept, without secrets.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent<'a> {
+    pub(crate) messages: &'a [Vec<u8>],
+    pub(crate) redactor: Option<&'a Redactor>,
+}
+
+impl Sent<'_> {
+    /// A message of it.
+    pub(crate) fn message(self, at: usize) -> Result<Message, EngineError> {
+        let said = Message::parse(&self.messages[at])?;
+        Ok(without_secrets(&said, self.redactor)?.unwrap_or(said))
+    }
+
+    /// What that says.
+    pub(crate) fn told(self, at: usize) -> Result<Told, EngineError> {
+        Ok(with_tree(&self.message(at)?.encode()?, Told::of)?)
+    }
+
+    /// All that is known of it, and the form in which it is kept.
+    pub(super) fn element(self, at: usize) -> Result<(Element, EncodedMessage), EngineError> {
+        Element::read(&self.messages[at], self.redactor)
+    }
+}
+
+/// A message without its secrets; `None` where it has none, or nobody wants them out.
+fn without_secrets(message: &Message, redactor: Option<&Redactor>) -> Result<Option<Message>, EngineError> {
+    let redacted = redactor.and_then(|redactor| redactor.redact(message.json()));
+    Ok(redacted.map(Message::from_json).transpose()?)
 }
 
 /// The same value with halves of surrogate pairs replaced, which no request can carry; `None` where it has none.

@@ -19,7 +19,7 @@ use lcm_store::{
     Branches, Buffer, Commit, OwnerPattern, Owners, Placed, RecordNumber, Scope, Session, Snapshot, Store,
 };
 
-use super::element::{Element, Mark, head_of, told_of};
+use super::element::{Element, Mark, Sent, head_of};
 use super::line::Line;
 use crate::align::{self, Alignment, Fate, Shown};
 use crate::assemble;
@@ -194,12 +194,12 @@ impl Live {
     pub(crate) fn align(
         &mut self,
         snapshot: &Snapshot,
-        request: &TurnRequest,
+        sent: Sent<'_>,
         elements: &[Arc<Element>],
     ) -> Result<List, EngineError> {
         let head = head_of(elements);
         let mut ours = self.ours(snapshot, elements)?;
-        let forms = Forms { snapshot, line: &self.line, request, said: RefCell::default() };
+        let forms = Forms { snapshot, line: &self.line, sent, said: RefCell::default() };
         loop {
             let shown: Vec<Shown> =
                 elements.iter().zip(&ours).map(|(element, ours)| shown(element, ours.as_ref())).collect();
@@ -308,29 +308,30 @@ impl Live {
     }
 
     /// Lets the view of the session be what the list shows, when that is another one: the host has taken a fold, in
-    /// this process or another, now or days ago. A list without folds is no evidence against any.
+    /// this process or another, now or days ago. A list without folds is no evidence against any. Gives whether it is
+    /// another one, and the folds that the list shows.
     pub(super) fn publish(
         &mut self,
         store: &Store,
         request: &TurnRequest,
         elements: &[Arc<Element>],
-    ) -> Result<bool, EngineError> {
+    ) -> Result<(bool, Vec<NodeId>), EngineError> {
         if elements.iter().all(|element| element.mark.is_none()) {
-            return Ok(false);
+            return Ok((false, Vec::new()));
         }
         let snapshot = store.snapshot()?;
         let ours = self.ours(&snapshot, elements)?;
         let folds: Vec<&Fold> = ours.iter().flatten().flat_map(Ours::folds).collect();
         let ids: Vec<NodeId> = folds.iter().map(|fold| fold.id).collect();
         if folds.is_empty() || self.published.as_ref() == Some(&ids) {
-            return Ok(false);
+            return Ok((false, ids));
         }
         let before = snapshot.view(self.session.id, OpId(u64::MAX))?;
         drop(snapshot);
-        let Some(view) = view_of(&self.line, &folds) else { return Ok(false) };
+        let Some(view) = view_of(&self.line, &folds) else { return Ok((false, ids)) };
         if before.as_ref() == Some(&view) {
-            self.published = Some(ids);
-            return Ok(false);
+            self.published = Some(ids.clone());
+            return Ok((false, ids));
         }
         let known: HashSet<NodeId> = before.iter().flat_map(View::summaries).collect();
         let mut changes: Vec<Change> =
@@ -351,8 +352,8 @@ impl Live {
             }
             Ok(last)
         })?;
-        self.published = last.map(|_| ids);
-        Ok(last.is_some())
+        self.published = last.map(|_| ids.clone());
+        Ok((last.is_some(), ids))
     }
 }
 
@@ -467,7 +468,7 @@ type Which = Result<usize, usize>;
 struct Forms<'a> {
     snapshot: &'a Snapshot,
     line: &'a Line,
-    request: &'a TurnRequest,
+    sent: Sent<'a>,
     said: RefCell<HashMap<Which, Option<Rc<SaidAndCalled>>>>,
 }
 
@@ -496,7 +497,7 @@ impl Forms<'_> {
             return known.clone();
         }
         let told = match what {
-            Ok(element) => told_of(&self.request.messages[element]),
+            Ok(element) => self.sent.told(element),
             Err(place) => told_at(self.snapshot, self.line.stands[place].record),
         };
         let said = told.ok().map(|told| {

@@ -15,22 +15,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lcm_core::op::Change;
-use lcm_core::{Arrival, EncodedMessage, Message, OrderKey, SessionId, TimelineId};
+use lcm_core::{Arrival, EncodedMessage, NodeId, OrderKey, SessionId, TimelineId};
 use lcm_store::{Commit, NewPlace, Prepared, Store};
 
 pub(crate) use self::behind::behind;
-pub(crate) use self::element::{Element, dialect_of, head_of, sendable, told_of};
+pub(crate) use self::element::{Element, Sent, dialect_of, head_of, sendable};
 use self::line::{Line, Stand};
 pub(crate) use self::live::{Fold, List, Live, Ours, owner_scope};
 use self::plan::Plan;
 use crate::align::{Fate, Stood};
 use crate::error::EngineError;
 use crate::hosts::IncomingMessage;
+use crate::redact::Redactor;
 use crate::service::{TurnRequest, Turned};
 
 /// One turn on its way into the store.
 struct Turn<'r> {
     request: &'r TurnRequest,
+    sent: Sent<'r>,
     hashes: Vec<[u8; 32]>,
     elements: Vec<Arc<Element>>,
     /// Of elements that were read now.
@@ -43,12 +45,16 @@ pub(crate) struct Taken {
     /// The session as it is now.
     pub(crate) live: Live,
     pub(crate) elements: Vec<Arc<Element>>,
+    /// The folds that the list shows.
+    pub(crate) folds: Vec<NodeId>,
 }
 
-/// Takes a list in. `remembered` gives what is remembered of a session, for good.
+/// Takes a list in, without the secrets that the redactor knows. `remembered` gives what is remembered of a session, for
+/// good.
 pub(crate) fn take_in(
     store: &Store,
     request: &TurnRequest,
+    redactor: Option<&Redactor>,
     remembered: &dyn Fn(SessionId) -> Option<Live>,
 ) -> Result<Taken, EngineError> {
     let snapshot = store.snapshot()?;
@@ -63,7 +69,7 @@ pub(crate) fn take_in(
             },
         }),
     };
-    let mut turn = Turn::new(request, live.as_ref())?;
+    let mut turn = Turn::new(request, redactor, live.as_ref())?;
     let mut plan = turn.plan(&snapshot, live.as_mut())?;
     let mut turned = Turned { key: request.key.clone(), ..Turned::default() };
     turned.session = live.as_ref().map(|live| live.session.id);
@@ -99,22 +105,24 @@ pub(crate) fn take_in(
         }
     }
     if let Plan::Other(key) = plan {
-        return take_in(store, &TurnRequest { key, ..request.clone() }, remembered);
+        return take_in(store, &TurnRequest { key, ..request.clone() }, redactor, remembered);
     }
     // An empty list for a session that is not there: there is nothing to keep, and nothing to remember.
     let mut live = live.ok_or_else(|| EngineError::NothingSaid(request.key.name.clone()))?;
     live.remember(&turn.hashes, &turn.elements);
-    turned.published = live.publish(store, request, &turn.elements)?;
-    Ok(Taken { turned, live, elements: turn.elements })
+    let folds;
+    (turned.published, folds) = live.publish(store, request, &turn.elements)?;
+    Ok(Taken { turned, live, elements: turn.elements, folds })
 }
 
 impl<'r> Turn<'r> {
     /// Reads what was not seen before.
-    fn new(request: &'r TurnRequest, live: Option<&Live>) -> Result<Self, EngineError> {
+    fn new(request: &'r TurnRequest, redactor: Option<&'r Redactor>, live: Option<&Live>) -> Result<Self, EngineError> {
+        let sent = Sent { messages: &request.messages, redactor };
         let count = request.messages.len();
         let (mut hashes, mut elements) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut encoded = Vec::with_capacity(count);
-        for raw in &request.messages {
+        for (at, raw) in request.messages.iter().enumerate() {
             let hash = *blake3::hash(raw).as_bytes();
             hashes.push(hash);
             match live.and_then(|live| live.known(&hash)) {
@@ -123,13 +131,13 @@ impl<'r> Turn<'r> {
                     encoded.push(None);
                 }
                 None => {
-                    let (element, message) = Element::read(raw)?;
+                    let (element, message) = sent.element(at)?;
                     elements.push(Arc::new(element));
                     encoded.push(Some(message));
                 }
             }
         }
-        Ok(Self { request, hashes, elements, encoded })
+        Ok(Self { request, sent, hashes, elements, encoded })
     }
 
     /// Hashes and compresses what the plan needs.
@@ -145,7 +153,7 @@ impl<'r> Turn<'r> {
         for &at in &wanted {
             encoded.push(match self.encoded[at].take() {
                 Some(encoded) => encoded,
-                None => Element::read(&self.request.messages[at])?.1,
+                None => self.sent.element(at)?.1,
             });
         }
         Ok(wanted.into_iter().zip(store.prepare(&encoded)?).collect())
@@ -310,6 +318,6 @@ impl Writing<'_, '_> {
 }
 
 /// What a list costs by the stored count.
-pub(crate) fn weigh(messages: &[Vec<u8>]) -> Result<u64, EngineError> {
-    messages.iter().map(|raw| Ok(u64::from(IncomingMessage::new(&Message::parse(raw)?)?.tokens))).sum()
+pub(crate) fn weigh(sent: Sent<'_>) -> Result<u64, EngineError> {
+    (0..sent.messages.len()).map(|at| Ok(u64::from(IncomingMessage::new(&sent.message(at)?)?.tokens))).sum()
 }

@@ -79,7 +79,7 @@ impl Turn<'_> {
         let Some(live) = live else {
             return Ok(self.adopt(snapshot, None, false)?.unwrap_or_else(begin));
         };
-        let list = live.align(snapshot, self.request, &self.elements)?;
+        let list = live.align(snapshot, self.sent, &self.elements)?;
         let known = known(&list.alignment.fates);
         let has_work = list.alignment.fates.iter().any(|fate| fate.is_new());
         // A fold that is none of this line may be one of a line that the session left.
@@ -143,7 +143,7 @@ impl Turn<'_> {
         let left = timelines.into_iter().rev().filter(|timeline| *timeline != session.timeline);
         for timeline in left.take(CANDIDATES_MAX) {
             let mut live = Live::load(snapshot, Session { timeline, ..session.clone() })?;
-            let list = live.align(snapshot, self.request, &self.elements)?;
+            let list = live.align(snapshot, self.sent, &self.elements)?;
             let known = known(&list.alignment.fates);
             let is_more = best.as_ref().map_or(known > least, |(most, _)| known > *most);
             if !is_more || self.has_strange_fold(&list) {
@@ -181,7 +181,7 @@ impl Turn<'_> {
             }
             let (goes_on_with, name) = (session.timeline, session.name.clone());
             let mut live = Live::load(snapshot, Session { timeline: id, ..session })?;
-            let List { ours, alignment } = live.align(snapshot, self.request, &self.elements)?;
+            let List { ours, alignment } = live.align(snapshot, self.sent, &self.elements)?;
             let Alignment { mut fates, verdict } = alignment;
             let folds = ours.iter().flatten().filter(|ours| ours.is_folds()).count();
             // Without a fold of ours only what two lists share from their beginning is one story: what was said in
