@@ -57,6 +57,7 @@ fn compress(criterion: &mut Criterion) {
         model: None,
         force: true,
         focus: None,
+        memory_context: None,
         summarizer: None,
     };
     let mut group = criterion.benchmark_group("compress");

@@ -166,6 +166,7 @@ pub fn answer(host: &Host, asked: &Asked) -> Result<Option<String>, Box<dyn Erro
                 model: None,
                 force: asked.force,
                 focus: None,
+                memory_context: None,
                 summarizer: asked.model.as_ref().map(|model| -> &dyn Summarizer { model }),
             };
             let done = engine.compress(&request)?;

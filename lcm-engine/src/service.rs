@@ -314,6 +314,8 @@ pub struct CompressRequest<'a> {
     pub force: bool,
     /// What the summaries should keep above all.
     pub focus: Option<String>,
+    /// What the agent's memory holds of the user and the work; models are told, as data, and need not repeat it.
+    pub memory_context: Option<String>,
     /// A model that writes summaries; `None` for the extractive summariser.
     pub summarizer: Option<&'a dyn Summarizer>,
 }

@@ -68,8 +68,16 @@ fn a_model_that_was_asked_in_vain_was_asked() {
 fn compress_for(engine: &Engine, list: &[String], threshold: u64, model: Option<&str>) -> Compressed {
     let options = options(threshold);
     let (turn, model) = (turn_of("s", list), model.map(str::to_owned));
-    let request =
-        CompressRequest { turn, options, current_tokens: None, model, force: false, focus: None, summarizer: None };
+    let request = CompressRequest {
+        turn,
+        options,
+        current_tokens: None,
+        model,
+        force: false,
+        focus: None,
+        memory_context: None,
+        summarizer: None,
+    };
     engine.compress(&request).unwrap()
 }
 

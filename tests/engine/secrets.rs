@@ -166,6 +166,7 @@ fn a_model_is_told_no_secret_and_cannot_bring_one_in() {
         model: None,
         force: false,
         focus: Some(format!("the gate PIER-1234 and {}", secret())),
+        memory_context: Some(format!("they were told of {}", secret())),
         summarizer: Some(&Tells),
     };
     let done = engine.compress(&request).unwrap();

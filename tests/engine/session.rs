@@ -105,8 +105,16 @@ pub(crate) fn try_compress(
     summarizer: Option<&dyn Summarizer>,
 ) -> Result<(Compressed, Vec<String>), EngineError> {
     let turn = turn_of(name, list);
-    let request =
-        CompressRequest { turn, options, current_tokens: None, model: None, force: false, focus: None, summarizer };
+    let request = CompressRequest {
+        turn,
+        options,
+        current_tokens: None,
+        model: None,
+        force: false,
+        focus: None,
+        memory_context: None,
+        summarizer,
+    };
     let done = engine.compress(&request)?;
     let shown = match &done.messages {
         None => list.to_vec(),

@@ -249,6 +249,7 @@ impl World {
                 model: None,
                 force,
                 focus: None,
+                memory_context: None,
                 summarizer: has_model.then_some(&moody as &dyn Summarizer),
             })
         });

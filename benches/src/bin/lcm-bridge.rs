@@ -183,6 +183,7 @@ impl Bridge {
             model: None,
             force: true,
             focus: None,
+            memory_context: None,
             summarizer: None,
         };
         let done = self.host.engine().compress(&wanted)?;

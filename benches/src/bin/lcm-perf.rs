@@ -263,6 +263,7 @@ fn compress_with(options: &Options, host: &Host, from: u32, model: Option<&dyn S
                 model: None,
                 force: true,
                 focus: None,
+                memory_context: None,
                 summarizer: model,
             };
             let (sample, done) = timed(|| host.engine().compress(&request));

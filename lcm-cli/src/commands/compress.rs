@@ -150,7 +150,16 @@ fn finish(
         now_ms: ui.now_ms(),
     };
     let (force, focus) = (args.force, args.focus.clone());
-    let request = CompressRequest { turn, options, current_tokens: None, model: None, force, focus, summarizer };
+    let request = CompressRequest {
+        turn,
+        options,
+        current_tokens: None,
+        model: None,
+        force,
+        focus,
+        memory_context: None,
+        summarizer,
+    };
     let mut done = engine.compress(&request)?;
     let given = &request.turn.messages;
     let shown: Vec<Vec<u8>> = match done.messages.take() {

@@ -310,8 +310,16 @@ impl Host<'_> {
     /// The list that comes back; `None` when the one that was given stays.
     fn shorten(&self, turn: TurnRequest, done: &mut Replayed, nth: usize) -> Result<Option<Vec<Vec<u8>>>, CliError> {
         let (options, summarizer) = (self.options.clone(), self.summarizer);
-        let request =
-            CompressRequest { turn, options, current_tokens: None, model: None, force: false, focus: None, summarizer };
+        let request = CompressRequest {
+            turn,
+            options,
+            current_tokens: None,
+            model: None,
+            force: false,
+            focus: None,
+            memory_context: None,
+            summarizer,
+        };
         let shortened = self.service.compress(&request)?;
         done.model_calls += shortened.model_calls;
         done.model_tokens += shortened.model_tokens;

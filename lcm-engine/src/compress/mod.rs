@@ -24,7 +24,7 @@ use lcm_store::Store;
 
 use self::pass::Pass;
 use self::plan::Limits;
-use self::summary::Writer;
+use self::summary::{Guidance, Writer};
 use crate::error::EngineError;
 use crate::redact::{self, Redactor};
 use crate::service::{CompressRequest, Compressed, OutMessage};
@@ -89,7 +89,9 @@ fn shorten(
     let dialect = request.turn.dialect;
     let dialect = dialect.unwrap_or_else(|| turn::dialect_of(elements.iter().map(|element| &element.speech)));
     let focus = request.focus.as_deref().map(|focus| redact::text(redactor, focus));
-    let writer = Writer::new(request.summarizer, &Estimate, focus.as_deref(), options.summary_time_max, redactor);
+    let memory = request.memory_context.as_deref().map(|memory| redact::text(redactor, memory));
+    let guidance = Guidance { focus: focus.as_deref(), memory: memory.as_deref() };
+    let writer = Writer::new(request.summarizer, &Estimate, guidance, options.summary_time_max, redactor);
     let limits = options.limits(tokens, target, correction);
     let Some(mut pass) = Pass::new(&snapshot, &request.turn, elements, &mut taken.live, list, dialect, limits, writer)
     else {

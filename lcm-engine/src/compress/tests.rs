@@ -35,8 +35,16 @@ fn turn(session: u64, messages: &[String]) -> TurnRequest {
 fn compressed(session: u64, messages: &[String], threshold: u64, force: bool) -> (Compressed, Vec<String>) {
     let options = CompressOptions { threshold_tokens: threshold, protect_last: 4, ..CompressOptions::default() };
     let turn = turn(session, messages);
-    let request =
-        CompressRequest { turn, options, current_tokens: None, model: None, force, focus: None, summarizer: None };
+    let request = CompressRequest {
+        turn,
+        options,
+        current_tokens: None,
+        model: None,
+        force,
+        focus: None,
+        memory_context: None,
+        summarizer: None,
+    };
     let done = ENGINE.1.compress(&request).unwrap();
     let shown = match &done.messages {
         None => messages.to_vec(),

@@ -14,7 +14,7 @@ use lcm_store::{Buffer, Snapshot, Store};
 
 use super::{FoldItem, Item, Moment, NOW, fitting};
 use crate::compress::extract::Source;
-use crate::compress::summary::{Cost, Material, Writer, Written};
+use crate::compress::summary::{Cost, Guidance, Material, Writer, Written};
 use crate::error::EngineError;
 use crate::find::{self, unreadable};
 use crate::hosts::told::Told;
@@ -35,7 +35,7 @@ pub(crate) fn rewrite(
     let session = find::session(&snapshot, &request.scope, request.session)?;
     let moment = Moment::at(&snapshot, session, None)?;
     let time_max = request.options.summary_time_max;
-    let mut writer = Writer::new(Some(request.summarizer), &Estimate, None, time_max, redactor);
+    let mut writer = Writer::new(Some(request.summarizer), &Estimate, Guidance::default(), time_max, redactor);
     let (mut done, mut anew) = (Rewritten::default(), Vec::new());
     for item in moment.items(&snapshot)? {
         let Item::Fold(fold) = item else { continue };

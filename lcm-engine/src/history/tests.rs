@@ -90,6 +90,7 @@ impl Talk {
             model: None,
             force: true,
             focus: None,
+            memory_context: None,
             summarizer: None,
         };
         if let Some(shown) = ENGINE.1.compress(&request).unwrap().messages {
