@@ -2,9 +2,9 @@
 //! thresholds and sizes of the model it was reported for, and of no other.
 
 use lcm_core::op::Change;
-use lcm_engine::Engine;
 use lcm_engine::compress::summary::{Summarizer, SummarizerError, SummaryPrompt};
 use lcm_engine::service::{CompressRequest, Compressed, Service, Spent};
+use lcm_engine::{Engine, compress};
 
 use crate::session::{exchanges, home, key, options, scope, try_compress, turn, turn_of, user, with};
 
@@ -125,4 +125,17 @@ fn what_a_provider_counts_corrects_the_threshold_of_its_model() {
     // From now on it counts as we do.
     let learned = engine.report_usage(&key("s"), "wide", 5000 + stored(&more));
     assert!(learned.scale_per_mille() < correction.scale_per_mille(), "{learned:?}");
+}
+
+#[test]
+fn one_summary_stands_for_no_more_than_is_allowed() {
+    let made = |chunk_tokens_max: u64| {
+        let home = home();
+        let said = with(&exchanges("old", 60, 60), &[user("go on")]);
+        let options = compress::CompressOptions { chunk_tokens_max, ..options(6000) };
+        let (done, _) = try_compress(&home.engine, "s", &said, options, None).unwrap();
+        assert!(done.messages.is_some(), "{:?}", done.reason);
+        spent(&home.engine).summaries
+    };
+    assert!(made(1000) > 2 * made(20_000));
 }
