@@ -31,7 +31,9 @@ use crate::turn::{self, Element, Taken};
 use crate::valid::{self, Rules};
 
 /// What a fold costs without its text: the lines around it.
-const FOLD_COST: u64 = 64;
+const FOLD_COST: u64 = 56;
+/// A summary of so many tokens tells what matters in a chunk.
+const SUMMARY_TOKENS_GOOD: u64 = 300;
 /// Sources of one leaf: what a model reads well and a summary still tells.
 const CHUNK_TOKENS_MAX: u64 = 20_000;
 
@@ -175,8 +177,9 @@ impl CompressOptions {
             protect_last: self.protect_last,
             tail_max: self.tail_tokens_of(base),
             chunk_max: CHUNK_TOKENS_MAX,
-            // Of a small window a summary may take its share, or it says nothing.
-            summary_max: self.summary_tokens_max.min((base / 3).max(40)),
+            // In a small window the tail yields to the summary: one that is much shorter says nothing.
+            summary_max: self.summary_tokens_max.min((base / 3).max(SUMMARY_TOKENS_GOOD)),
+            text_max: self.summary_tokens_max,
             summaries_max: base / 3,
             fold_cost: FOLD_COST,
         }
