@@ -26,7 +26,7 @@ use crate::service::{OutMessage, TurnRequest};
 use crate::turn::{self, Element, Fold, List, Live, Ours};
 
 /// What stands around folds: the message that holds them, and the line between it and a user's.
-const AROUND_COST: u64 = 48;
+const AROUND_COST: u64 = 40;
 /// Rounds at one pressure; each folds something, so this is never reached by a list of sane length.
 const ROUNDS_MAX: usize = 64;
 
