@@ -188,8 +188,8 @@ class Lcm(casekit.Adapter):
         return [handle for message in messages for handle in PART_OR_FOLD.findall(flat(message))]
 
     def op_marks(self):
-        return {"start": r"\[lcm:", "block": r"\[lcm:fold (sum_[0-9a-f]{16}).*?\n\[lcm:end \1\]",
-                "close": "[lcm:end sum_0000000000000000]"}
+        return {"start": r"\[lcm:", "block": r"\[lcm:fold (sum_[0-9a-f]{16}).*?\n\[lcm:end\]",
+                "close": "[lcm:end]"}
 
     def op_grep(self, query, scope="current", session_id=None, role=None, limit=None, **other):
         if any(value is not None for value in other.values()):

@@ -70,7 +70,7 @@ fn a_message_before_a_line_of_ours_is_known_when_it_is_rewritten() {
     let mut options = options(500);
     options.protect_first = 1;
     let (_, mut shown) = try_compress(&home.engine, "s", &list, options, None).unwrap();
-    assert!(shown[0] == list[0] && shown[1].contains("goes on below"), "{shown:#?}");
+    assert!(shown[0] == list[0] && shown[1].contains("[lcm: now]"), "{shown:#?}");
     shown[0] = user("paint the pier blue, please (noted)");
     let turned = turn(&home.engine, "s", &shown);
     assert_eq!((turned.revised, turned.late), (1, 0));

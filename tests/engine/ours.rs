@@ -5,7 +5,7 @@ use lcm_engine::service::Service;
 
 use crate::session::{Home, assistant, behind, exchanges, folded, home, read, turn, turn_of, user, with};
 
-const BETWEEN: &str = "[lcm: the conversation goes on below.]";
+const BETWEEN: &str = "[lcm: now]";
 
 /// A session with a fold; what was said in it, the list that shows it, and the text of its fold.
 fn with_fold(home: &Home) -> (Vec<String>, Vec<String>, String) {
@@ -77,9 +77,7 @@ fn the_lines_of_a_part_are_said() {
 fn marks_of_ours_inside_a_text_are_nothing() {
     assert_kept(|_| user("what does [lcm:fold sum_0123456789abcdef: ...] mean?"));
     assert_kept(|_| assistant("[lcm:end sum_0123456789abcdef]"));
-    assert_kept(|_| {
-        assistant("[lcm: earlier parts, summarised: quoted history, no request. lcm_expand ID gives the originals]")
-    });
+    assert_kept(|_| assistant("[lcm: quoted history, no request; lcm_expand ID: originals]"));
 }
 
 /// What is a fold for one is a text for another, and stands for itself.

@@ -367,7 +367,7 @@ impl World {
             }
             let text = canonical(text.as_bytes());
             // Alone it would be what somebody said.
-            if text.contains("[lcm: the conversation goes on below.]") && !text.contains("[lcm:fold ") {
+            if text.contains("[lcm: now]") && !text.contains("[lcm:fold ") {
                 elements.push(Element::Made { text, of: Vec::new(), is_fold: false });
                 continue;
             }

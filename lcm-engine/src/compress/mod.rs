@@ -32,7 +32,9 @@ use crate::turn::{self, Element, Sent, Taken};
 use crate::valid::{self, Rules};
 
 /// What a fold costs without its text: the lines around it.
-const FOLD_COST: u64 = 64;
+const FOLD_COST: u64 = 56;
+/// A summary of so many tokens tells what matters in a chunk.
+const SUMMARY_TOKENS_GOOD: u64 = 300;
 
 /// Compresses a list. What comes back can be sent: halves of surrogate pairs, which are kept, are not shown.
 ///
@@ -193,8 +195,9 @@ impl CompressOptions {
             protect_last: self.protect_last,
             tail_max: self.tail_tokens_of(base),
             chunk_max: self.chunk_tokens_max,
-            // Of a small window a summary may take its share, or it says nothing.
-            summary_max: self.summary_tokens_max.min((base / 3).max(40)),
+            // In a small window the tail yields to the summary: one that is much shorter says nothing.
+            summary_max: self.summary_tokens_max.min((base / 3).max(SUMMARY_TOKENS_GOOD)),
+            text_max: self.summary_tokens_max,
             summaries_max: base / 3,
             fold_cost: FOLD_COST,
         }

@@ -26,9 +26,7 @@ use crate::service::{OutMessage, TurnRequest};
 use crate::turn::{self, Element, Fold, List, Live, Ours, Sent};
 
 /// What stands around folds: the message that holds them, and the line between it and a user's.
-const AROUND_COST: u64 = 64;
-/// A text of fewer tokens says nothing.
-const TEXT_TOKENS_MIN: u64 = 24;
+const AROUND_COST: u64 = 40;
 /// Rounds at one pressure; each folds something, so this is never reached by a list of sane length.
 const ROUNDS_MAX: usize = 64;
 
@@ -79,11 +77,14 @@ impl<'a> Pass<'a> {
         live: &'a mut Live,
         list: List,
         dialect: Dialect,
-        limits: Limits,
+        mut limits: Limits,
         writer: Writer<'a>,
     ) -> Option<Self> {
         let head = turn::head_of(elements);
         let entries = entries(elements, head, &list, live)?;
+        // In a small window every token of the lines around counts: they are as long as the times they name.
+        let seen = span(live.line.stands.iter().map(|stand| (stand.seen_ms, stand.seen_ms)));
+        limits.fold_cost = u64::from(Estimate.count_text(&assemble::frame(seen)));
         let mut pass =
             Self { snapshot, request, elements, live, list, dialect, limits, entries, head, writer, made: Vec::new() };
         pass.put_in_order();
@@ -117,13 +118,16 @@ impl<'a> Pass<'a> {
     /// Folds until the target is reached or nothing more can be won; gives the list and what it costs.
     pub(super) fn run(&mut self, target: u64) -> Result<(Vec<OutMessage>, u64), EngineError> {
         let mut shaped = self.shape()?;
-        for pressure in 0..=PRESSURE_MAX {
+        let beside = cost_of(&self.elements[..self.head]) + AROUND_COST;
+        for pressure in plan::first_pressure(&self.units(), &self.limits, beside)..=PRESSURE_MAX {
             for _ in 0..ROUNDS_MAX {
-                let steps = plan::plan(&self.units(), &self.limits, pressure);
+                let units = self.units();
+                let mut steps = plan::plan(&units, &self.limits, pressure);
+                plan::share(&units, &self.limits, pressure, beside, &mut steps);
                 let mut has_changed = false;
                 // From the end, so that the numbers of those before stay.
                 for step in steps.into_iter().rev() {
-                    has_changed |= self.carry_out(self.within_room(step, pressure, target))?;
+                    has_changed |= self.carry_out(step)?;
                 }
                 if !has_changed {
                     break;
@@ -202,18 +206,6 @@ impl<'a> Pass<'a> {
     fn total(&self) -> u64 {
         let around = if self.folds().next().is_some() { AROUND_COST } else { 0 };
         cost_of(&self.elements[..self.head]) + around + self.shown(&(0..self.entries.len()))
-    }
-
-    /// The same step, with a text that is not larger than what the target leaves, where nothing else can give way.
-    fn within_room(&self, step: Step, pressure: u8, target: u64) -> Step {
-        match step {
-            Step::Leaf { units, budget, is_within } if pressure >= 2 => {
-                let others = self.total().saturating_sub(self.shown(&units)) + FOLD_COST;
-                let room = target.saturating_sub(others).max(TEXT_TOKENS_MIN);
-                Step::Leaf { units, budget: budget.min(room), is_within }
-            }
-            step => step,
-        }
     }
 
     /// Carries a step out; whether it changed anything.

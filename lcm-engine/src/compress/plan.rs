@@ -1,7 +1,8 @@
 //! Which runs to fold so that a list reaches its target. A pure function: the same list and limits give the same plan.
 //!
 //! Budgets are tokens. Protection by count yields to them, step by step: a plan is made at a *pressure*, and whoever
-//! carries it out measures what came of it and, when the target is not reached, plans again at the next one.
+//! carries it out measures what came of it and, when the target is not reached, plans again at the next one. What a plan
+//! will come to can be told before anything is written, so the first plan is made at the pressure that seems enough.
 //! * 0: the tail is kept as asked, as far as its share allows;
 //! * 1: half that share, and large messages in it are shown in part;
 //! * 2: only the newest request and what follows it is kept;
@@ -18,6 +19,10 @@ pub(crate) const PRESSURE_MAX: u8 = 4;
 /// Summaries of one depth that are condensed together: fewer would be condensed again and again, more lose too much.
 const FAN_IN: usize = 4;
 const FAN_IN_MAX: usize = 8;
+/// A text of fewer tokens says nothing.
+const TEXT_TOKENS_MIN: u64 = 24;
+/// What a list is filled up to with longer summaries, in sixteenths of its target: the next turn wants room too.
+const FILLED_SIXTEENTHS: u64 = 15;
 
 /// Something that is shown behind the head: an atom or a fold.
 #[derive(Clone, Debug)]
@@ -66,8 +71,10 @@ pub(crate) struct Limits {
     pub(crate) tail_max: u64,
     /// Sources of one leaf.
     pub(crate) chunk_max: u64,
-    /// The text of one summary.
+    /// The text of one summary, as far as its share goes.
     pub(crate) summary_max: u64,
+    /// The text of one summary where there is room.
+    pub(crate) text_max: u64,
     /// All summaries together.
     pub(crate) summaries_max: u64,
     /// What a fold costs without its text. A run that is not well above it is not worth one.
@@ -128,14 +135,104 @@ pub(crate) fn plan(units: &[Unit], limits: &Limits, pressure: u8) -> Vec<Step> {
     steps
 }
 
+/// The first pressure at which a plan seems to reach the target; `beside` is what is shown beside the units, tokens.
+/// Where none does, the one at which everything in front of the request is folded.
+pub(crate) fn first_pressure(units: &[Unit], limits: &Limits, beside: u64) -> u8 {
+    let reaches = |pressure: &u8| {
+        let steps = plan(units, limits, *pressure);
+        let texts = steps.iter().filter_map(text_of).map(|(_, budget)| match pressure {
+            0 | 1 => budget,
+            _ => budget.min(TEXT_TOKENS_MIN),
+        });
+        texts.sum::<u64>() + without_texts(units, limits, &steps, beside) <= limits.target
+    };
+    (0..=PRESSURE_MAX).find(reaches).unwrap_or(2)
+}
+
+/// Gives the texts of a plan's leaves what the target leaves for them: more where there is room, and less where
+/// nothing else can give way.
+pub(crate) fn share(units: &[Unit], limits: &Limits, pressure: u8, beside: u64, steps: &mut [Step]) {
+    let without = without_texts(units, limits, steps, beside);
+    let leaves: Vec<(u64, u64)> =
+        steps.iter().filter_map(text_of).map(|(run, text)| (cost(&units[run]), text)).collect();
+    let sources: u64 = leaves.iter().map(|(source, _)| source).sum();
+    let texts: u64 = leaves.iter().map(|(_, text)| text).sum();
+    let mut filled = limits.target * FILLED_SIXTEENTHS / 16;
+    let folds = units.iter().filter(|unit| is_fold(unit)).count() + leaves.len();
+    if folds >= FAN_IN {
+        // Longer ones would be condensed at once.
+        let shown: u64 = units.iter().filter(|unit| is_fold(unit)).map(|unit| unit.tokens).sum();
+        let frames = limits.fold_cost * u64::try_from(leaves.len()).unwrap_or(u64::MAX);
+        filled = filled.min(without + limits.summaries_max.saturating_sub(shown + frames));
+    }
+    let more = filled.saturating_sub(without + texts);
+    let room = limits.target.saturating_sub(without);
+    let is_tight = pressure >= 2 && texts > room;
+    let mut shares = leaves.into_iter().map(|(source, text)| match is_tight {
+        true => part_of(room, text, texts).max(TEXT_TOKENS_MIN).min(text),
+        false => (text + part_of(more, source, sources)).min(limits.text_max).min(source / 2).max(text),
+    });
+    for step in steps {
+        if let Step::Leaf { budget, .. } = step {
+            *budget = shares.next().unwrap_or(*budget);
+        }
+    }
+}
+
+/// As much of `all` as `one` is of `whole`.
+fn part_of(all: u64, one: u64, whole: u64) -> u64 {
+    u64::try_from(u128::from(all) * u128::from(one) / u128::from(whole.max(1))).unwrap_or(u64::MAX)
+}
+
+/// The units of a leaf, and what its text may cost.
+fn text_of(step: &Step) -> Option<(Range<usize>, u64)> {
+    match step {
+        Step::Leaf { units, budget, .. } => Some((units.clone(), *budget)),
+        Step::Condense { .. } | Step::Part { .. } => None,
+    }
+}
+
+/// What a list will cost when steps are carried out, but for the texts of their leaves.
+fn without_texts(units: &[Unit], limits: &Limits, steps: &[Step], beside: u64) -> u64 {
+    // What is beyond their share is condensed later.
+    let folds: u64 = units.iter().filter(|unit| is_fold(unit)).map(|unit| unit.tokens).sum();
+    let said: u64 = units.iter().filter(|unit| !is_fold(unit)).map(|unit| unit.tokens).sum();
+    let (mut gone, mut come) = (0, 0);
+    for step in steps {
+        match step {
+            Step::Leaf { units: run, .. } => {
+                gone += cost(&units[run.clone()]);
+                come += limits.fold_cost;
+            }
+            Step::Part { unit, message, budget } => {
+                if let Kind::Said(said) = &units[*unit].kind
+                    && let Some((_, tokens)) = said.parts.iter().find(|(part, _)| part == message)
+                {
+                    gone += tokens;
+                    come += budget + limits.fold_cost;
+                }
+            }
+            Step::Condense { .. } => {}
+        }
+    }
+    beside + folds.min(limits.summaries_max) + (said + come).saturating_sub(gone)
+}
+
+fn cost(units: &[Unit]) -> u64 {
+    units.iter().map(|unit| unit.tokens).sum()
+}
+
+fn is_fold(unit: &Unit) -> bool {
+    matches!(unit.kind, Kind::Fold { .. })
+}
+
 /// Which summaries to fold into one, when all together have outgrown their share.
 pub(crate) fn condense(units: &[Unit], limits: &Limits, pressure: u8) -> Option<Step> {
     let kind_of = |unit: &Unit| match unit.kind {
         Kind::Fold { depth: Some(depth), is_within } => Some((depth, is_within)),
         _ => None,
     };
-    let is_fold = |unit: &&Unit| matches!(unit.kind, Kind::Fold { .. });
-    let all: u64 = units.iter().filter(is_fold).map(|unit| unit.tokens).sum();
+    let all: u64 = units.iter().filter(|unit| is_fold(unit)).map(|unit| unit.tokens).sum();
     if all <= limits.summaries_max && pressure < 2 {
         return None;
     }
@@ -154,9 +251,20 @@ pub(crate) fn condense(units: &[Unit], limits: &Limits, pressure: u8) -> Option<
         }
         at = end;
     }
-    let (_, units_of) = best?;
-    let sum: u64 = units[units_of.clone()].iter().map(|unit| unit.tokens).sum();
-    let budget = (sum / 3).min(limits.summary_max).saturating_sub(limits.fold_cost);
+    let (_, mut units_of) = best?;
+    let budget_of = |sum: u64| (sum / 3).min(limits.summary_max).saturating_sub(limits.fold_cost);
+    // No more of them than the share requires: each step away from what was said loses something.
+    let over = all.saturating_sub(limits.summaries_max);
+    let is_enough = |count: &usize| {
+        let sum = cost(&units[units_of.start..units_of.start + count]);
+        sum.saturating_sub(budget_of(sum) + limits.fold_cost) >= over
+    };
+    if pressure < 2
+        && let Some(count) = (enough..units_of.len()).find(is_enough)
+    {
+        units_of.end = units_of.start + count;
+    }
+    let budget = budget_of(cost(&units[units_of.clone()]));
     (budget > 0).then_some(Step::Condense { units: units_of, budget })
 }
 
@@ -207,11 +315,14 @@ fn leaves(units: &[Unit], run: Range<usize>, limits: &Limits, mut is_within: boo
     let must = |unit: &Unit| matches!(&unit.kind, Kind::Said(said) if !said.is_sound);
     let mut begin = run.start;
     let mut tokens = 0;
+    let mut rest = cost(&units[run.clone()]);
     for at in run.clone() {
         tokens += units[at].tokens;
+        rest -= units[at].tokens;
         let is_last = at + 1 == run.end;
         let next = units.get(at + 1).map_or(0, |unit| unit.tokens);
-        if !is_last && tokens + next <= limits.chunk_max {
+        // A rest that is not worth a fold of its own goes with what stands before it.
+        if !is_last && (tokens + next <= limits.chunk_max || rest <= 2 * limits.fold_cost) {
             continue;
         }
         let is_worth = tokens > 2 * limits.fold_cost || units[begin..=at].iter().any(must);
@@ -267,6 +378,7 @@ mod tests {
             tail_max: target / 3,
             chunk_max: 20_000,
             summary_max: 1500,
+            text_max: 1500,
             summaries_max: target / 4,
             fold_cost: 60,
         }
@@ -324,6 +436,28 @@ mod tests {
                         prop_assert!(folded(at), "{at} is left");
                     }
                 }
+            }
+        }
+
+        #[test]
+        fn texts_get_what_the_target_leaves(units in units(), target in 100_u64..200_000, last in 0_usize..40) {
+            let limits = limits(target, last);
+            let pressure = first_pressure(&units, &limits, 30);
+            let mut steps = plan(&units, &limits, pressure);
+            let asked = steps.clone();
+            share(&units, &limits, pressure, 30, &mut steps);
+            let texts = |steps: &[Step]| steps.iter().filter_map(text_of).map(|(_, budget)| budget).sum::<u64>();
+            let without = without_texts(&units, &limits, &steps, 30);
+            prop_assert_eq!(steps.len(), asked.len());
+            for (step, before) in steps.iter().zip(&asked) {
+                if let (Some((run, text)), Some((_, before))) = (text_of(step), text_of(before)) {
+                    prop_assert!(text > 0 && (text <= before || text <= limits.text_max.min(cost(&units[run]) / 2)));
+                }
+            }
+            // Longer than asked only where all of them fit.
+            prop_assert!(texts(&steps) <= texts(&asked) || without + texts(&steps) <= target);
+            if pressure < 2 {
+                prop_assert!(without + texts(&asked) <= target);
             }
         }
 

@@ -170,6 +170,9 @@ impl<'a> Writer<'a> {
                 summary.model.is_empty()
                     && summary.prompt_version == extract::EXTRACT_VERSION
                     && own_tokens <= extract_max(budget)
+                    // One for a smaller room says less than there is room for. Writing costs little, and where there
+                    // is no more to say the same summary comes of it.
+                    && own_tokens * 4 >= budget * 3
             }
         }
     }

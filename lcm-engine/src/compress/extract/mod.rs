@@ -29,7 +29,7 @@ use self::signs::{Signs, is_filler, is_imperative};
 use crate::hosts::told::{Called, Told};
 
 /// The version of what is written here; kept with each summary.
-pub(crate) const EXTRACT_VERSION: u32 = 2;
+pub(crate) const EXTRACT_VERSION: u32 = 3;
 
 /// Characters of one line of a summary of messages.
 const LINE_CHARS_MAX: usize = 280;
@@ -151,6 +151,19 @@ impl Kind {
     fn may_be_known(self) -> bool {
         matches!(self, Self::Open | Self::Error | Self::Fact | Self::Answer | Self::Other)
     }
+}
+
+/// What a text names, each once: files first, then addresses, each in order of mention. Of a long text its ends are read.
+pub(crate) fn named(text: &str) -> Vec<&str> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for part in lines::ends(text) {
+        names::files(part, |file| found.extend(seen.insert(file).then_some(file)));
+    }
+    for part in lines::ends(text) {
+        names::addresses(part, |address| found.extend(seen.insert(address).then_some(address)));
+    }
+    found
 }
 
 /// Summarises messages.

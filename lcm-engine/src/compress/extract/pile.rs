@@ -19,6 +19,8 @@ const MENTIONS_MAX: usize = 400;
 const FILE_MENTIONS_MAX: usize = 300;
 /// Names that are told apart; a text with more is data.
 const NAMES_MAX: usize = 4000;
+/// What names may take of a text in any case, but for half of it: tokens.
+const NAMES_TOKENS_MIN: u64 = 40;
 /// Dots before a line: deeper summaries look alike.
 const DOTS_MAX: usize = 8;
 /// Behind an error of something that went well later.
@@ -216,7 +218,8 @@ impl Pile {
         let cost = |lines: &[String]| lines.iter().map(|line| u64::from(counter.count_text(line)) + 1).sum::<u64>();
         let mut left = budget.saturating_sub(cost(&lists));
         let has_names = !self.names.is_empty();
-        let for_names = if has_names { left / 5 } else { 0 };
+        // Where room is short, names say most: they are what can be looked for.
+        let for_names = if has_names { (left / 5).max((left / 2).min(NAMES_TOKENS_MIN)) } else { 0 };
         let mut lines = self.best(left - for_names, counter);
         left = left.saturating_sub(cost(&lines));
         let names = self.names_line(&lines, left, counter);
