@@ -13,7 +13,7 @@ pub(crate) const STEPS_IN_FRONT_OF_A_REQUEST: bool = true;
 /// one: it is there twice.
 pub(crate) const WHAT_WAS_MOVED_IS_KNOWN_REWRITTEN: bool = true;
 
-/// Fault 4: a message that stands before "the conversation goes on below" and is rewritten is taken for a late one.
+/// Fault 4: a message that stands before a line of ours and is rewritten is taken for a late one.
 pub(crate) const WHAT_STANDS_BEFORE_A_LINE_OF_OURS_IS_KNOWN_REWRITTEN: bool = true;
 
 /// Fault 5: ids of calls that a host counts from the beginning again are taken for proof where nothing else is the
