@@ -116,8 +116,8 @@ impl<'a> Pass<'a> {
 
     /// Folds until the target is reached or nothing more can be won; gives the list and what it costs.
     pub(super) fn run(&mut self, target: u64) -> Result<(Vec<OutMessage>, u64), EngineError> {
-        let mut shaped = self.shape()?;
-        for pressure in 0..=PRESSURE_MAX {
+        let mut pressure = 0;
+        loop {
             for _ in 0..ROUNDS_MAX {
                 let steps = plan::plan(&self.units(), &self.limits, pressure);
                 let mut has_changed = false;
@@ -136,12 +136,12 @@ impl<'a> Pass<'a> {
                 }
             }
             // Costs of units are estimates; the list is counted.
-            shaped = self.shape()?;
-            if shaped.1 <= target {
-                break;
+            let shaped = self.shape()?;
+            if shaped.1 <= target || pressure == PRESSURE_MAX {
+                return Ok(shaped);
             }
+            pressure += 1;
         }
-        Ok(shaped)
     }
 
     /// Whether anything is shown otherwise than it was given.
