@@ -47,7 +47,10 @@ pub(crate) fn folds<'a>(folds: impl IntoIterator<Item = (&'a NodeId, &'a Summary
         text.push_str(&format!("\n[lcm:fold {handle}: {count} {what}, {}{within}]", span(from, to)));
         for line in summary.text().lines() {
             text.push_str("\n> ");
-            text.extend(line.chars().map(|c| if is_line_end(c) { ' ' } else { c }));
+            match line.contains(is_line_end) {
+                true => text.extend(line.chars().map(|c| if is_line_end(c) { ' ' } else { c })),
+                false => text.push_str(line),
+            }
         }
         text.push_str(END);
     }

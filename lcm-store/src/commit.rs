@@ -540,12 +540,14 @@ impl<'t> Commit<'t> {
             let id = canon::message_id(&canon);
             let line = self.line_of(timeline)?;
             let mut children = Vec::with_capacity(summary.children().len());
+            let again = self.txn.open_table(tables::AGAIN)?;
             for child in summary.children() {
                 let (record, first) = self.hashes.get(child.key())?.ok_or(StoreError::NotFound(*child))?.value();
                 self.check_same(record, child.as_bytes())?;
                 let behind = children.last().map_or(0, |(_, place)| *place);
-                children.push((record, self.place_meant(record, first, &line, behind)?));
+                children.push((record, self.place_meant(&again, record, first, &line, behind)?));
             }
+            drop(again);
             let message = Prepared { id, main: Payload::new(&canon, &[], None), bodies: Vec::new() };
             let arrival = Arrival(self.next_arrival);
             self.next_arrival += 1;
@@ -576,8 +578,14 @@ impl<'t> Commit<'t> {
 
     /// The place of a node that a summary means: of several one of its line, if it can be the first behind the child
     /// before it; else the node's first place.
-    fn place_meant(&self, record: u64, first: u64, line: &[Stretch], behind: u64) -> Result<u64, StoreError> {
-        let again = self.txn.open_table(tables::AGAIN)?;
+    fn place_meant(
+        &self,
+        again: &impl ReadableTable<(u64, u64), ()>,
+        record: u64,
+        first: u64,
+        line: &[Stretch],
+        behind: u64,
+    ) -> Result<u64, StoreError> {
         let mut others = again.range((record, 0)..=(record, u64::MAX))?.peekable();
         if others.peek().is_none() {
             return Ok(first);

@@ -117,9 +117,9 @@ impl<'a> Pass<'a> {
 
     /// Folds until the target is reached or nothing more can be won; gives the list and what it costs.
     pub(super) fn run(&mut self, target: u64) -> Result<(Vec<OutMessage>, u64), EngineError> {
-        let mut shaped = self.shape()?;
         let beside = cost_of(&self.elements[..self.head]) + AROUND_COST;
-        for pressure in plan::first_pressure(&self.units(), &self.limits, beside)..=PRESSURE_MAX {
+        let mut pressure = plan::first_pressure(&self.units(), &self.limits, beside);
+        loop {
             for _ in 0..ROUNDS_MAX {
                 let units = self.units();
                 let mut steps = plan::plan(&units, &self.limits, pressure);
@@ -140,12 +140,12 @@ impl<'a> Pass<'a> {
                 }
             }
             // Costs of units are estimates; the list is counted.
-            shaped = self.shape()?;
-            if shaped.1 <= target {
-                break;
+            let shaped = self.shape()?;
+            if shaped.1 <= target || pressure >= PRESSURE_MAX {
+                return Ok(shaped);
             }
+            pressure += 1;
         }
-        Ok(shaped)
     }
 
     /// Whether anything is shown otherwise than it was given.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use lcm_core::tokens::TokenCounter;
 use lcm_core::{Level, Summary};
+use memchr::memmem;
 
 use super::extract::{self, Extract, Source};
 use crate::redact::Redactor;
@@ -236,15 +237,18 @@ impl<'a> Writer<'a> {
         budget: u64,
     ) -> Written {
         // What is named does not depend on who wrote the text.
-        let mentions = self.extracted(material, 1000).mentions;
+        let mentions = match material {
+            Material::Messages(sources) => extract::mentions(sources),
+            Material::Summaries(..) => self.extracted(material, 1000).mentions,
+        };
         let mut missing = String::new();
+        let mut left = budget * FILES_PERCENT / 100;
         for name in mentions.iter().filter(|name| name.contains('/') && !text.contains(name.as_str())) {
             let begun = if missing.is_empty() { "\nfiles: " } else { ", " };
-            let more = format!("{missing}{begun}{name}");
-            if u64::from(self.counter.count_text(&more)) > budget * FILES_PERCENT / 100 {
-                break;
-            }
-            missing = more;
+            let more = format!("{begun}{name}");
+            let Some(room) = left.checked_sub(u64::from(self.counter.count_text(&more))) else { break };
+            left = room;
+            missing.push_str(&more);
         }
         text.push_str(&missing);
         Written { text, level, model: model.model().to_owned(), prompt_version: PROMPT_VERSION, mentions }
@@ -359,7 +363,7 @@ fn is_echo(answer: &str, text: &str) -> bool {
     while let Some(run) =
         answer.get(from..).and_then(|rest| rest.get(..floor(rest, RUN))).filter(|run| run.len() + 4 > RUN)
     {
-        if text.contains(run) {
+        if memmem::find(text.as_bytes(), run.as_bytes()).is_some() {
             copied += run.len();
         }
         from += run.len();
@@ -367,18 +371,24 @@ fn is_echo(answer: &str, text: &str) -> bool {
     copied * 2 > answer.len()
 }
 
-/// Whether an answer shares enough words with the text that it speaks of it.
+/// Whether an answer, in small letters, shares enough words with the text that it speaks of it: one of five.
 fn speaks_of(answer: &str, text: &str) -> bool {
-    let words = |text: &str| -> HashSet<String> {
-        text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().count() >= 4).map(str::to_owned).collect()
-    };
-    let said = words(answer);
-    if said.len() < 6 {
+    fn words(text: &str) -> impl Iterator<Item = &str> {
+        text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().nth(3).is_some())
+    }
+    let mut unshared: HashSet<&str> = words(answer).collect();
+    if unshared.len() < 6 {
         return true;
     }
-    let known = words(&text.to_lowercase());
-    let shared = said.iter().filter(|word| known.contains(*word)).count();
-    shared * 5 >= said.len()
+    let enough = unshared.len() - unshared.len().div_ceil(5);
+    // Line by line, until it is known: an answer to the point is so early.
+    text.lines().any(|line| {
+        let line = line.to_lowercase();
+        words(&line).for_each(|word| {
+            unshared.remove(word);
+        });
+        unshared.len() <= enough
+    })
 }
 
 /// The largest border of a character up to `at`.

@@ -175,6 +175,16 @@ pub(crate) fn extract(sources: &[Source], budget: u64, counter: &dyn TokenCounte
     reader.pile.write(budget, counter)
 }
 
+/// What messages name, without a summary of them: what [`Extract::mentions`] would be, but that a value which was
+/// replaced later is named too.
+pub(crate) fn mentions(sources: &[Source]) -> Vec<String> {
+    let mut reader = Reader { sources, pile: Pile::default(), told: HashSet::new() };
+    for at in 0..sources.len() {
+        reader.names_of(at);
+    }
+    reader.pile.mentions()
+}
+
 /// Summarises summaries of a depth. Lines begin with a dot for each depth above the first, and most are shorter: what
 /// two summaries have in common is never more than a line.
 pub(crate) fn condense(texts: &[&str], depth: u16, budget: u64, counter: &dyn TokenCounter) -> Extract {
@@ -242,13 +252,49 @@ impl<'s> Reader<'s> {
             self.call(call, result);
         }
         for (nth, result) in told.results.iter().enumerate() {
-            let front = lines::ends(result)[0];
-            names::files(front, |file| self.pile.files.add(file, Touch::Printed));
-            names::addresses(front, |address| self.pile.name(address, 1));
+            self.printed(result);
             if !self.told.contains(&(at, nth)) {
                 self.result(result, told.failed.contains(&nth));
             }
         }
+    }
+
+    /// What a message names, and nothing else of it.
+    fn names_of(&mut self, at: usize) {
+        let told = &self.sources[at].told;
+        for unit in lines::units(&told.text) {
+            self.pile.names_of(unit.text(), SAID_BY_A_PERSON);
+        }
+        self.code_files(&told.text);
+        for (nth, call) in told.calls.iter().enumerate() {
+            self.result_of(at, nth);
+            let name = call.name.to_lowercase();
+            if is_plan(&name) {
+                continue;
+            }
+            let Passed { command, paths, .. } = self.passed(call);
+            let takes_files = takes_files(&name);
+            for path in paths.into_iter().filter(|path| takes_files || names::file(path).is_some()) {
+                self.pile.files.add(path, Touch::Read);
+            }
+            if let Some(command) = command {
+                names::files(command, |file| self.pile.files.add(file, Touch::Named));
+                self.pile.names_of(command, 1);
+            }
+        }
+        for (nth, result) in told.results.iter().enumerate() {
+            self.printed(result);
+            if result.len() <= SHORT_RESULT_BYTES && !self.told.contains(&(at, nth)) {
+                self.pile.names_of(result, 1);
+            }
+        }
+    }
+
+    /// What a tool printed, for the names in it.
+    fn printed(&mut self, result: &str) {
+        let front = lines::ends(result)[0];
+        names::files(front, |file| self.pile.files.add(file, Touch::Printed));
+        names::addresses(front, |address| self.pile.name(address, 1));
     }
 
     /// What a person says.
@@ -341,45 +387,21 @@ impl<'s> Reader<'s> {
             "write", "edit", "patch", "create", "replace", "insert", "append", "update", "delete", "rename", "remove",
             "move",
         ]);
-        if has(&["todo", "plan", "tasklist", "task_list"]) {
+        if is_plan(&name) {
             let plan = plan_of(call).or_else(|| result.map(|(result, _)| shortened(result, LINE_CHARS_MAX)));
             if let Some(plan) = plan {
                 self.pile.plan(&plan);
             }
             return;
         }
-        let mut command = None;
-        let mut paths = Vec::new();
-        let mut passed = String::new();
-        for (key, value) in &call.arguments {
-            let key = key.to_lowercase();
-            let has = |words: &[&str]| words.iter().any(|word| key.contains(word));
-            if has(&["path", "file", "uri", "notebook"])
-                && !has(&["text", "content", "pattern", "glob"])
-                && is_path(value)
-            {
-                paths.push(value.as_str());
-            } else if ["command", "cmd", "script", "code"].contains(&key.as_str()) {
-                command = Some(value.as_str());
-            } else if value.len() <= VALUE_BYTES_MAX {
-                self.pile.names_of(value, 2);
-                if passed.len() < VALUE_BYTES_MAX {
-                    passed.push_str(&format!(" {key}={}", shortened(value, 60)));
-                }
-            } else {
-                // A patch says in lines of its own which files it is for.
-                let marks = ["*** Update File: ", "*** Add File: ", "*** Delete File: ", "+++ b/"];
-                let named = value.lines().filter_map(|line| marks.iter().find_map(|mark| line.strip_prefix(mark)));
-                named.for_each(|path| self.pile.files.add(path, Touch::Changed));
-            }
-        }
+        let Passed { command, paths, others: passed } = self.passed(call);
         let is_view = command.is_some_and(is_view) || (command.is_none() && !changes && !paths.is_empty());
         let ending = result.map(|(result, is_marked)| Ending::of(result, is_marked, is_view));
         // Nothing came back: nobody knows what came of it.
         let is_done = ending.as_ref().is_some_and(|ending| !ending.is_failed);
         let touch = if changes && is_done { Touch::Changed } else { Touch::Read };
         for path in &paths {
-            if names::file(path).is_some() || has(&["read", "view", "write", "edit", "patch"]) {
+            if names::file(path).is_some() || takes_files(&name) {
                 self.pile.files.add(path, touch);
             }
         }
@@ -399,6 +421,36 @@ impl<'s> Reader<'s> {
         } else {
             self.pile.overcome(&key);
         }
+    }
+
+    /// Takes the values that are passed to a call apart, and what they name.
+    fn passed<'c>(&mut self, call: &'c Called) -> Passed<'c> {
+        let mut command = None;
+        let mut paths = Vec::new();
+        let mut others = String::new();
+        for (key, value) in &call.arguments {
+            let key = key.to_lowercase();
+            let has = |words: &[&str]| words.iter().any(|word| key.contains(word));
+            if has(&["path", "file", "uri", "notebook"])
+                && !has(&["text", "content", "pattern", "glob"])
+                && is_path(value)
+            {
+                paths.push(value.as_str());
+            } else if ["command", "cmd", "script", "code"].contains(&key.as_str()) {
+                command = Some(value.as_str());
+            } else if value.len() <= VALUE_BYTES_MAX {
+                self.pile.names_of(value, 2);
+                if others.len() < VALUE_BYTES_MAX {
+                    others.push_str(&format!(" {key}={}", shortened(value, 60)));
+                }
+            } else {
+                // A patch says in lines of its own which files it is for.
+                let marks = ["*** Update File: ", "*** Add File: ", "*** Delete File: ", "+++ b/"];
+                let named = value.lines().filter_map(|line| marks.iter().find_map(|mark| line.strip_prefix(mark)));
+                named.for_each(|path| self.pile.files.add(path, Touch::Changed));
+            }
+        }
+        Passed { command, paths, others }
     }
 
     fn command(&mut self, command: &str, told: &str, ending: Option<&Ending>, result: &str) {
@@ -498,6 +550,24 @@ impl<'s> Reader<'s> {
             _ => LEFT_OPEN,
         }
     }
+}
+
+/// What is passed to a call.
+struct Passed<'c> {
+    command: Option<&'c str>,
+    paths: Vec<&'c str>,
+    /// Other values that are short, each behind its name.
+    others: String,
+}
+
+/// Whether a tool keeps a plan, by its name in small letters.
+fn is_plan(name: &str) -> bool {
+    ["todo", "plan", "tasklist", "task_list"].iter().any(|word| name.contains(word))
+}
+
+/// Whether what a tool takes as a path is a file, by its name in small letters.
+fn takes_files(name: &str) -> bool {
+    ["read", "view", "write", "edit", "patch"].iter().any(|word| name.contains(word))
 }
 
 /// A host's note that the person stopped the agent.

@@ -3,7 +3,6 @@
 //! A word is a name for its shape alone: an ending that files have, digits among letters, a scheme before it. Scripts
 //! without blanks are taken apart where they meet ASCII, so that a path inside a Chinese sentence is found too.
 
-use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use super::signs::is_wide;
@@ -141,7 +140,27 @@ fn has_known_ending(bytes: &[u8]) -> bool {
 }
 
 fn is_break(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || byte.is_ascii_control() || b"\"'`()[]{}<>,;|=".contains(&byte)
+    // Every byte of what is summarised comes by here.
+    matches!(
+        byte,
+        0..=b' '
+            | 0x7f
+            | b'"'
+            | b'\''
+            | b'`'
+            | b'('
+            | b')'
+            | b'['
+            | b']'
+            | b'{'
+            | b'}'
+            | b'<'
+            | b'>'
+            | b','
+            | b';'
+            | b'|'
+            | b'='
+    )
 }
 
 /// Words with their positions.
@@ -288,12 +307,19 @@ fn is_named_alone(name: &str) -> bool {
 }
 
 fn is_ending(ending: &str) -> bool {
-    ending.len() <= 12 && (ENDINGS.contains(ending) || ENDINGS.contains(ending.to_ascii_lowercase().as_str()))
+    packed(ending).is_some_and(|packed| ENDINGS.binary_search(&packed).is_ok())
 }
 
-/// Endings by which a file is known without a folder before it.
-static ENDINGS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    "py pyi ipynb js mjs cjs jsx ts tsx mts cts vue svelte astro go rs java kt kts scala groovy rb erb php pl pm lua r jl \
+/// An ending as a number, whatever its case; `None` where it is longer than any that is known. Asked for every full
+/// stop in everything that is summarised.
+fn packed(ending: &str) -> Option<u128> {
+    let bytes = ending.bytes();
+    (bytes.len() <= 12).then(|| bytes.fold(0, |packed, byte| packed << 8 | u128::from(byte.to_ascii_lowercase())))
+}
+
+/// Endings by which a file is known without a folder before it, packed and sorted.
+static ENDINGS: LazyLock<Vec<u128>> = LazyLock::new(|| {
+    let mut endings: Vec<u128> = "py pyi ipynb js mjs cjs jsx ts tsx mts cts vue svelte astro go rs java kt kts scala groovy rb erb php pl pm lua r jl \
      c h cc hh cpp hpp cxx cs fs swift m mm dart ex exs erl hs ml clj cljs lisp el vim asm s zig nim sol v vhd sv \
      sh bash zsh fish ps1 bat cmd sql graphql proto thrift avsc html htm xhtml css scss sass less styl xml xsl xsd svg \
      json jsonl json5 jsonc ndjson geojson yaml yml toml ini cfg conf config env properties lock plist tf tfvars hcl nix \
@@ -304,7 +330,10 @@ static ENDINGS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
      gradle cmake mk dockerfile makefile patch diff tmpl tpl j2 ejs hbs pug snap map example sample bak orig tmp eml ics \
      vcf gpx kml po pot ttf otf woff woff2 enc"
         .split_whitespace()
-        .collect()
+        .filter_map(packed)
+        .collect();
+    endings.sort_unstable();
+    endings
 });
 
 /// Whether a word is an id, an address, a date, a constant.

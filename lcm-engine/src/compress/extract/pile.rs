@@ -323,7 +323,7 @@ impl Pile {
         }
     }
 
-    fn mentions(self) -> Vec<String> {
+    pub(super) fn mentions(self) -> Vec<String> {
         let mut mentions = self.files.into_names();
         mentions.truncate(FILE_MENTIONS_MAX);
         let mut order: Vec<usize> = (0..self.names.len()).filter(|at| self.names[*at].1 > 0).collect();

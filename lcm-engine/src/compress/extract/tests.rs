@@ -66,6 +66,7 @@ fn what_a_later_reader_asks_for_is_there() {
         ],
     );
     assert_eq!(mentions, ["src/tide/clock.rs", "src/tide/table.rs", "docs/tides.md", "HARB-4711"]);
+    assert_eq!(super::mentions(&sources), mentions, "the same, whoever writes the text");
 }
 
 #[test]
