@@ -29,7 +29,7 @@ use self::signs::{Signs, is_filler, is_imperative};
 use crate::hosts::told::{Called, Told};
 
 /// The version of what is written here; kept with each summary.
-pub(crate) const EXTRACT_VERSION: u32 = 3;
+pub(crate) const EXTRACT_VERSION: u32 = 4;
 
 /// Characters of one line of a summary of messages.
 const LINE_CHARS_MAX: usize = 280;
@@ -133,12 +133,14 @@ impl Kind {
         }
     }
 
-    /// Characters of one line, in a summary of what has this depth. A rule that is cut in the middle is none.
+    /// Characters of one line, in a summary of what has this depth: fewer the deeper, so that a summary of summaries is
+    /// no copy of them. A rule that is cut in the middle is none.
     fn chars_max(self, depth: usize) -> usize {
+        let at_depth = |first: usize, least: usize| first.saturating_sub(20 * (depth - 1)).max(least);
         match (self, depth) {
             (Self::Rule | Self::Decided | Self::Plan, _) | (_, 0) => LINE_CHARS_MAX,
-            (Self::Asked | Self::Open | Self::Ran, _) => 200,
-            _ => 150,
+            (Self::Asked | Self::Open | Self::Ran, _) => at_depth(180, 100),
+            _ => at_depth(150, 80),
         }
     }
 
