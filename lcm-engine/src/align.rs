@@ -260,7 +260,11 @@ fn anchors(line: &[Stood], list: &[Shown], steps: &[bool], walked: usize, reache
         }
     }
     let mut chain = Vec::new();
-    let mut next = heaviest.from(reached);
+    let heavy = heaviest.from(reached);
+    // What was walked goes on at once, too; a list that was cut at its head is the end of what was said.
+    let at_once = at_place.get(reached).copied().flatten().filter(|_| walked > 0);
+    let mut next =
+        at_once.filter(|next| heavy.is_some_and(|heavy| links[*next].weight >= links[heavy].weight)).or(heavy);
     while let Some(at) = next {
         let Link { element, places, fate, follows, .. } = &links[at];
         chain.push(Anchor { element: *element, places: places.clone(), fate: *fate });
