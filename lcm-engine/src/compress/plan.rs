@@ -236,7 +236,12 @@ pub(crate) fn condense(units: &[Unit], limits: &Limits, pressure: u8) -> Option<
     if all <= limits.summaries_max && pressure < 2 {
         return None;
     }
-    let enough = if pressure >= 2 { 2 } else { FAN_IN };
+    let enough = match pressure {
+        0 | 1 => FAN_IN,
+        2 => 2,
+        // Neighbours of other depths are never folded with it, so it is made shorter alone.
+        _ => 1,
+    };
     // The oldest run of the lowest depth: what was condensed least.
     let mut best: Option<(u16, Range<usize>)> = None;
     let mut at = 0;
@@ -464,7 +469,7 @@ mod tests {
         #[test]
         fn summaries_are_condensed_with_their_like(units in units(), pressure in 0_u8..=PRESSURE_MAX) {
             if let Some(Step::Condense { units: run, budget }) = condense(&units, &limits(1000, 4), pressure) {
-                prop_assert!(run.len() >= 2 && budget > 0);
+                prop_assert!(run.len() >= if pressure >= 3 { 1 } else { 2 } && budget > 0);
                 let first = units[run.start].kind.clone();
                 let is_fold = matches!(first, Kind::Fold { depth: Some(_), .. });
                 prop_assert!(is_fold);
