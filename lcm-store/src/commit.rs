@@ -650,11 +650,13 @@ impl<'t> Commit<'t> {
             row.kind = PlaceKind::Summary { number };
             self.places.insert(place, row.to_bytes(place).as_slice())?;
             let children = self.txn.open_table(tables::CHILDREN)?;
-            let Some(row) = children.get(row.record)?.map(|links| ChildrenRow::from_bytes(links.value(), row.record))
-            else {
-                continue;
-            };
-            open.extend(row?.places(place)?);
+            let Some(links) = children.get(row.record)? else { continue };
+            let below = ChildrenRow::from_bytes(links.value(), row.record)?.places(row.record)?;
+            // What a summary stands for is of one kind, and messages are not staged.
+            let Some(one) = below.first().map(|place| self.places.get(*place)).transpose()?.flatten() else { continue };
+            if PlaceRow::from_bytes(one.value(), below[0])?.kind != PlaceKind::Message {
+                open.extend(below);
+            }
         }
         Ok(())
     }
