@@ -51,14 +51,8 @@ fn compress(criterion: &mut Criterion) {
     let host = Host::open(&folder.path().join("lcm")).expect("a new store");
     let messages = messages(&host);
     let request = |turn: TurnRequest| CompressRequest {
-        turn,
-        options: CompressOptions { threshold_tokens: THRESHOLD, ..CompressOptions::default() },
-        current_tokens: None,
-        model: None,
         force: true,
-        focus: None,
-        memory_context: None,
-        summarizer: None,
+        ..CompressRequest::new(turn, CompressOptions { threshold_tokens: THRESHOLD, ..CompressOptions::default() })
     };
     let mut group = criterion.benchmark_group("compress");
     group.sample_size(20).measurement_time(Duration::from_secs(10));

@@ -11,8 +11,7 @@ use lcm_core::SummaryNumber;
 use lcm_engine::compress::CompressOptions;
 use lcm_engine::compress::summary::{Summarizer, SummarizerError, SummaryPrompt};
 use lcm_engine::service::{
-    Child, CompressRequest, Compressed, DownTo, ExpandRequest, Expansion, OutMessage, SearchMode, SearchRequest,
-    Service, SessionKey,
+    Child, CompressRequest, DownTo, ExpandRequest, Expansion, SearchMode, SearchRequest, Service, SessionKey,
 };
 use lcm_store::{Scope, Words};
 use serde::Deserialize;
@@ -160,21 +159,17 @@ pub fn answer(host: &Host, asked: &Asked) -> Result<Option<String>, Box<dyn Erro
         "shorten" => {
             let given = messages();
             let request = CompressRequest {
-                turn: host.turn(&asked.agent, &asked.session, given.clone()),
-                options: asked.options.options(),
                 current_tokens: asked.current_tokens,
-                model: None,
                 force: asked.force,
-                focus: None,
-                memory_context: None,
                 summarizer: asked.model.as_ref().map(|model| -> &dyn Summarizer { model }),
+                ..CompressRequest::new(host.turn(&asked.agent, &asked.session, given.clone()), asked.options.options())
             };
             let done = engine.compress(&request)?;
             let told = json!({
                 "changed": done.messages.is_some(), "reason": done.reason, "failures": done.failures,
                 "before": done.tokens_before, "after": done.tokens_after, "folds": done.folds.len(),
             });
-            with_messages(&told, &shown(done, given))?
+            with_messages(&told, &done.list(&given))?
         }
         "options" => in_force(&asked.options.options()).to_string(),
         "behind" => with_messages(&json!({}), &engine.behind(&host.scope_of(&asked.agent), &messages())?)?,
@@ -191,17 +186,6 @@ pub fn answer(host: &Host, asked: &Asked) -> Result<Option<String>, Box<dyn Erro
         "find" => find(host, asked)?,
         _ => return Ok(None),
     }))
-}
-
-/// The list that goes to a model: the one that was given, or what came of it.
-#[must_use]
-pub fn shown(done: Compressed, given: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    let Some(messages) = done.messages else { return given };
-    let message = |message| match message {
-        OutMessage::Given(at) => given[at].clone(),
-        OutMessage::Made(json) => json,
-    };
-    messages.into_iter().map(message).collect()
 }
 
 /// An object with a list of messages as they are, put together as text.

@@ -243,11 +243,8 @@ fn anchors(line: &[Stood], list: &[Shown], steps: &[bool], walked: usize, reache
     for (element, shown) in list.iter().enumerate().skip(walked).rev() {
         let from = links.len();
         for (places, fate) in candidates(shown) {
-            // Of equal chains the one that goes on at once.
-            let heavy = heaviest.from(places.end);
-            let next = at_place.get(places.end).copied().flatten();
-            let follows =
-                next.filter(|next| heavy.is_some_and(|heavy| links[*next].weight >= links[heavy].weight)).or(heavy);
+            let at_once = at_place.get(places.end).copied().flatten();
+            let follows = at_once_or(&links, at_once, heaviest.from(places.end));
             let weight = follows.map_or(0, |at| links[at].weight) + 1 + places.len().saturating_sub(1);
             links.push(Link { element, places, fate, weight, follows });
         }
@@ -260,17 +257,21 @@ fn anchors(line: &[Stood], list: &[Shown], steps: &[bool], walked: usize, reache
         }
     }
     let mut chain = Vec::new();
-    let heavy = heaviest.from(reached);
     // What was walked goes on at once, too; a list that was cut at its head is the end of what was said.
     let at_once = at_place.get(reached).copied().flatten().filter(|_| walked > 0);
-    let mut next =
-        at_once.filter(|next| heavy.is_some_and(|heavy| links[*next].weight >= links[heavy].weight)).or(heavy);
+    let mut next = at_once_or(&links, at_once, heaviest.from(reached));
     while let Some(at) = next {
         let Link { element, places, fate, follows, .. } = &links[at];
         chain.push(Anchor { element: *element, places: places.clone(), fate: *fate });
         next = *follows;
     }
     chain
+}
+
+/// Of equal chains the one that goes on at once; else the heaviest.
+fn at_once_or(links: &[Link], at_once: Option<usize>, heaviest: Option<usize>) -> Option<usize> {
+    let weight = |link: Option<usize>| link.map(|at| links[at].weight);
+    if at_once.is_some() && weight(at_once) >= weight(heaviest) { at_once } else { heaviest }
 }
 
 /// The places from `from` on at which a form stands, or stood, rising.

@@ -18,7 +18,6 @@ mod assemble;
 mod turn;
 mod usage;
 pub mod compress;
-mod options;
 mod known;
 mod ingest;
 mod import;

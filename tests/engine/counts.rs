@@ -6,7 +6,7 @@ use lcm_engine::compress::summary::{Summarizer, SummarizerError, SummaryPrompt};
 use lcm_engine::service::{CompressRequest, Compressed, Service, Spent};
 use lcm_engine::{Engine, compress};
 
-use crate::session::{exchanges, home, key, options, scope, try_compress, turn, turn_of, user, with};
+use crate::session::{bytes, exchanges, home, key, options, scope, texts, try_compress, turn, turn_of, user, with};
 
 /// A model that answers everything with this.
 struct Says(Result<&'static str, SummarizerError>);
@@ -68,16 +68,7 @@ fn a_model_that_was_asked_in_vain_was_asked() {
 fn compress_for(engine: &Engine, list: &[String], threshold: u64, model: Option<&str>) -> Compressed {
     let options = options(threshold);
     let (turn, model) = (turn_of("s", list), model.map(str::to_owned));
-    let request = CompressRequest {
-        turn,
-        options,
-        current_tokens: None,
-        model,
-        force: false,
-        focus: None,
-        memory_context: None,
-        summarizer: None,
-    };
+    let request = CompressRequest { model, ..CompressRequest::new(turn, options) };
     engine.compress(&request).unwrap()
 }
 
@@ -87,7 +78,7 @@ fn what_a_provider_counts_corrects_the_threshold_of_its_model() {
     let engine = &home.engine;
     let said = with(&exchanges("old", 160, 60), &[user("go on")]);
     let stored = |list: &[String]| {
-        let list: Vec<Vec<u8>> = list.iter().map(|message| message.clone().into_bytes()).collect();
+        let list = bytes(list);
         engine.weigh(&list).unwrap()
     };
     // The provider counts a fifth more than we do, and 5,000 tokens that we never see. Turns teach it.
@@ -109,16 +100,7 @@ fn what_a_provider_counts_corrects_the_threshold_of_its_model() {
     assert_eq!(done.tokens_before, correction.apply(tokens));
     assert!(done.tokens_after <= threshold, "{} of {threshold}", done.tokens_after);
     // What comes back and what the next turn shows are one list: what is said in between is learned from.
-    let shown: Vec<String> = match &done.messages {
-        None => said,
-        Some(messages) => messages
-            .iter()
-            .map(|message| match message {
-                lcm_engine::service::OutMessage::Given(at) => said[*at].clone(),
-                lcm_engine::service::OutMessage::Made(json) => String::from_utf8(json.clone()).unwrap(),
-            })
-            .collect(),
-    };
+    let shown = texts(done.list(&bytes(&said)));
     engine.report_usage(&key("s"), "wide", 5000 + stored(&shown));
     let more = with(&shown, &exchanges("more", 30, 60));
     turn(engine, "s", &more);

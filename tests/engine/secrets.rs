@@ -160,14 +160,10 @@ fn a_model_is_told_no_secret_and_cannot_bring_one_in() {
     let engine = engine(home.path());
     let said = said();
     let request = CompressRequest {
-        turn: turn_of("s", &said),
-        options: options(2500),
-        current_tokens: None,
-        model: None,
-        force: false,
         focus: Some(format!("the gate PIER-1234 and {}", secret())),
         memory_context: Some(format!("they were told of {}", secret())),
         summarizer: Some(&Tells),
+        ..CompressRequest::new(turn_of("s", &said), options(2500))
     };
     let done = engine.compress(&request).unwrap();
     assert!(done.model_calls > 0 && done.failures.is_empty() && !done.folds.is_empty(), "{done:?}");

@@ -5,8 +5,8 @@ use lcm_engine::compress::summary::Summarizer;
 use lcm_engine::error::EngineError;
 use lcm_engine::hosts::speech::Dialect;
 use lcm_engine::service::{
-    CompressRequest, Compressed, OutMessage, OwnerPattern, Owners, ReadRequest, Scope, Service, SessionEntry,
-    SessionKey, TurnRequest, Turned, Whole,
+    CompressRequest, Compressed, OwnerPattern, Owners, ReadRequest, Scope, Service, SessionEntry, SessionKey,
+    TurnRequest, Turned, Whole,
 };
 use lcm_engine::{Engine, OpenOptions};
 use lcm_store::Branches;
@@ -77,12 +77,20 @@ pub(crate) fn exchanges(what: &str, count: usize, words: usize) -> Vec<String> {
     (0..count).flat_map(exchange).collect()
 }
 
+pub(crate) fn bytes(list: &[String]) -> Vec<Vec<u8>> {
+    list.iter().map(|message| message.clone().into_bytes()).collect()
+}
+
+pub(crate) fn texts(list: Vec<Vec<u8>>) -> Vec<String> {
+    list.into_iter().map(|message| String::from_utf8(message).unwrap()).collect()
+}
+
 pub(crate) fn turn_of(name: &str, list: &[String]) -> TurnRequest {
     TurnRequest {
         key: key(name),
         source: "test".to_owned(),
         dialect: Some(Dialect::OpenAi),
-        messages: list.iter().map(|message| message.clone().into_bytes()).collect(),
+        messages: bytes(list),
         by: "test".to_owned(),
         now_ms: NOW_MS,
     }
@@ -105,27 +113,9 @@ pub(crate) fn try_compress(
     summarizer: Option<&dyn Summarizer>,
 ) -> Result<(Compressed, Vec<String>), EngineError> {
     let turn = turn_of(name, list);
-    let request = CompressRequest {
-        turn,
-        options,
-        current_tokens: None,
-        model: None,
-        force: false,
-        focus: None,
-        memory_context: None,
-        summarizer,
-    };
+    let request = CompressRequest { summarizer, ..CompressRequest::new(turn, options) };
     let done = engine.compress(&request)?;
-    let shown = match &done.messages {
-        None => list.to_vec(),
-        Some(messages) => messages
-            .iter()
-            .map(|message| match message {
-                OutMessage::Given(at) => list[*at].clone(),
-                OutMessage::Made(json) => String::from_utf8(json.clone()).unwrap(),
-            })
-            .collect(),
-    };
+    let shown = texts(done.list(&request.turn.messages));
     Ok((done, shown))
 }
 
@@ -155,9 +145,7 @@ pub(crate) fn read(engine: &Engine, name: &str) -> Vec<String> {
 }
 
 pub(crate) fn behind(engine: &Engine, list: &[String]) -> Vec<String> {
-    let list: Vec<Vec<u8>> = list.iter().map(|message| message.clone().into_bytes()).collect();
-    let behind = engine.behind(&scope(), &list).unwrap();
-    behind.into_iter().map(|json| String::from_utf8(json).unwrap()).collect()
+    texts(engine.behind(&scope(), &bytes(list)).unwrap())
 }
 
 pub(crate) fn with(list: &[String], more: &[String]) -> Vec<String> {

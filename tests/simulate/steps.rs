@@ -243,14 +243,9 @@ impl World {
         let compressed = self.ask(luck, |engine| {
             let moody = Moody::new(seed);
             engine.compress(&CompressRequest {
-                turn: turn.clone(),
-                options: options.clone(),
-                current_tokens: None,
-                model: None,
                 force,
-                focus: None,
-                memory_context: None,
                 summarizer: has_model.then_some(&moody as &dyn Summarizer),
+                ..CompressRequest::new(turn.clone(), options.clone())
             })
         });
         self.acknowledge(at, None, &compressed.turned);

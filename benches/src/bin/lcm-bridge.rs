@@ -176,20 +176,11 @@ impl Bridge {
         let given: Vec<Vec<u8>> = request.messages.iter().map(|raw| raw.get().as_bytes().to_vec()).collect();
         let turn = self.host.turn(OWNER, &namespace.name, given.clone());
         let options = CompressOptions { threshold_tokens: request.budget_tokens, ..CompressOptions::default() };
-        let wanted = CompressRequest {
-            turn,
-            options,
-            current_tokens: None,
-            model: None,
-            force: true,
-            focus: None,
-            memory_context: None,
-            summarizer: None,
-        };
+        let wanted = CompressRequest { force: true, ..CompressRequest::new(turn, options) };
         let done = self.host.engine().compress(&wanted)?;
         namespace.session = done.turned.session;
         self.fresh = true;
-        talk::with_messages(&json!({}), &talk::shown(done, given))
+        talk::with_messages(&json!({}), &done.list(&given))
     }
 
     /// What the caller calls the messages that `ask` finds in a namespace.

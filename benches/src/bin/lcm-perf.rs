@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use lcm_benches::host::{Host, content_bytes, incoming};
 use lcm_benches::measure::{Samples, cpu_time, peak_resident_kb, timed};
-use lcm_benches::talk::{self, ModelStub};
+use lcm_benches::talk::ModelStub;
 use lcm_benches::workload;
 use lcm_core::node::SummaryParts;
 use lcm_core::{Json, SessionId};
@@ -257,14 +257,9 @@ fn compress_with(options: &Options, host: &Host, from: u32, model: Option<&dyn S
         host.engine().turn(&host.turn("bench", &session, list.clone()))?;
         for nth in 0..5 {
             let request = CompressRequest {
-                turn: host.turn("bench", &session, list.clone()),
-                options: settings.clone(),
-                current_tokens: None,
-                model: None,
                 force: true,
-                focus: None,
-                memory_context: None,
                 summarizer: model,
+                ..CompressRequest::new(host.turn("bench", &session, list.clone()), settings.clone())
             };
             let (sample, done) = timed(|| host.engine().compress(&request));
             let done = done?;
@@ -274,7 +269,7 @@ fn compress_with(options: &Options, host: &Host, from: u32, model: Option<&dyn S
             let samples = if nth == 0 { &mut first } else { &mut incremental };
             samples.push(sample);
             shape.push(json!([list.len(), done.tokens_before, done.tokens_after, done.folds.len(), done.model_calls]));
-            list = talk::shown(done, list);
+            list = done.list(&list);
             tokens = list.iter().map(|json| driver_tokens(std::str::from_utf8(json)?)).collect::<Result<_, _>>()?;
             let in_front = |tokens: &[u64]| tokens[..tokens.len().saturating_sub(TAIL_MESSAGES)].iter().sum::<u64>();
             while in_front(&tokens) < MORE_TOKENS {

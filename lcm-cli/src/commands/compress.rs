@@ -7,8 +7,8 @@ use lcm_core::{Json, Owner};
 use lcm_engine::compress::CompressOptions;
 use lcm_engine::hosts::Format;
 use lcm_engine::service::{
-    AssembleRequest, CompressRequest, Compressed, IngestRequest, OutMessage, Scope, Service, SessionKey, Shown,
-    TurnRequest, ViewRequest,
+    AssembleRequest, CompressRequest, Compressed, IngestRequest, Scope, Service, SessionKey, Shown, TurnRequest,
+    ViewRequest,
 };
 use lcm_engine::{DEFAULT_AGENT, DEFAULT_PERSON, Engine};
 
@@ -150,28 +150,9 @@ fn finish(
         now_ms: ui.now_ms(),
     };
     let (force, focus) = (args.force, args.focus.clone());
-    let request = CompressRequest {
-        turn,
-        options,
-        current_tokens: None,
-        model: None,
-        force,
-        focus,
-        memory_context: None,
-        summarizer,
-    };
-    let mut done = engine.compress(&request)?;
-    let given = &request.turn.messages;
-    let shown: Vec<Vec<u8>> = match done.messages.take() {
-        None => given.clone(),
-        Some(shown) => shown
-            .into_iter()
-            .filter_map(|message| match message {
-                OutMessage::Given(at) => given.get(at).cloned(),
-                OutMessage::Made(json) => Some(json),
-            })
-            .collect(),
-    };
+    let request = CompressRequest { force, focus, summarizer, ..CompressRequest::new(turn, options) };
+    let done = engine.compress(&request)?;
+    let shown = done.list(&request.turn.messages);
     // Whoever asked goes on with it, so it is what the session shows from now on.
     let turned = engine.turn(&TurnRequest { messages: shown.clone(), ..request.turn })?;
     let folds = folds(engine, turned.session.or(done.turned.session), &done)?;

@@ -14,8 +14,8 @@ use lcm_engine::compress::summary::Summarizer;
 use lcm_engine::hosts::{Format, Incoming};
 use lcm_engine::redact::Redactor;
 use lcm_engine::service::{
-    CheckReport, CompressRequest, Description, DownTo, ExpandRequest, Expansion, OutMessage, ReadRequest, Scope,
-    Service, SessionKey, Shown, TurnRequest, ViewRequest,
+    CheckReport, CompressRequest, Description, DownTo, ExpandRequest, Expansion, ReadRequest, Scope, Service,
+    SessionKey, Shown, TurnRequest, ViewRequest,
 };
 use lcm_engine::{DEFAULT_AGENT, DEFAULT_PERSON};
 use tempfile::TempDir;
@@ -310,36 +310,20 @@ impl Host<'_> {
     /// The list that comes back; `None` when the one that was given stays.
     fn shorten(&self, turn: TurnRequest, done: &mut Replayed, nth: usize) -> Result<Option<Vec<Vec<u8>>>, CliError> {
         let (options, summarizer) = (self.options.clone(), self.summarizer);
-        let request = CompressRequest {
-            turn,
-            options,
-            current_tokens: None,
-            model: None,
-            force: false,
-            focus: None,
-            memory_context: None,
-            summarizer,
-        };
+        let request = CompressRequest { summarizer, ..CompressRequest::new(turn, options) };
         let shortened = self.service.compress(&request)?;
+        let shorter = shortened.list(&request.turn.messages);
         done.model_calls += shortened.model_calls;
         done.model_tokens += shortened.model_tokens;
         done.failures.extend(shortened.failures);
-        let Some(messages) = shortened.messages else {
+        if shortened.messages.is_none() {
             match shortened.reason {
                 Some(reason) => done.reasons.push((nth, reason)),
                 None => done.over.push(nth),
             }
             return Ok(None);
-        };
+        }
         done.compressions += 1;
-        let given = &request.turn.messages;
-        let shorter: Vec<Vec<u8>> = messages
-            .into_iter()
-            .filter_map(|message| match message {
-                OutMessage::Given(at) => given.get(at).cloned(),
-                OutMessage::Made(json) => Some(json),
-            })
-            .collect();
         // What we hand out must be taken, whatever the session itself is like.
         if let Some(why) = self.service.refusal(&shorter, self.options.alternates)? {
             done.invalid.push((nth, why));

@@ -13,28 +13,23 @@ pub mod atoms;
 pub(crate) mod plan;
 pub mod summary;
 pub(crate) mod extract;
+mod options;
 mod pass;
 mod shape;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lcm_core::tokens::{Correction, Estimate};
 use lcm_store::Store;
 
+pub use self::options::CompressOptions;
 use self::pass::Pass;
-use self::plan::Limits;
 use self::summary::{Guidance, Writer};
 use crate::error::EngineError;
 use crate::redact::{self, Redactor};
 use crate::service::{CompressRequest, Compressed, OutMessage};
 use crate::turn::{self, Element, Sent, Taken};
 use crate::valid::{self, Rules};
-
-/// What a fold costs without its text: the lines around it.
-const FOLD_COST: u64 = 56;
-/// A summary of so many tokens tells what matters in a chunk.
-const SUMMARY_TOKENS_GOOD: u64 = 300;
 
 /// Compresses a list. What comes back can be sent: halves of surrogate pairs, which are kept, are not shown.
 ///
@@ -147,61 +142,6 @@ fn target_of(options: &CompressOptions, tokens: u64, told: u64) -> u64 {
 /// What elements cost, by the stored count.
 pub(crate) fn cost_of(elements: &[Arc<Element>]) -> u64 {
     elements.iter().map(|element| u64::from(element.tokens)).sum()
-}
-
-/// How the pass may go; tokens, but for counts of messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompressOptions {
-    /// The size above which a list is folded, and under which it is brought.
-    pub threshold_tokens: u64,
-    /// Messages behind the head that are kept as they are, if their size allows it.
-    pub protect_first: usize,
-    /// Messages at the end that are kept as they are, if their size allows it.
-    pub protect_last: usize,
-    /// What the kept end may cost in front of the newest request; `None` for two fifths of the threshold.
-    pub tail_tokens_max: Option<u64>,
-    /// What one summary of messages stands for: what a model reads well and a summary still tells.
-    pub chunk_tokens_max: u64,
-    /// The text of one summary.
-    pub summary_tokens_max: u64,
-    /// How long models may take, all together.
-    pub summary_time_max: Duration,
-    /// Whether the host's provider wants users and assistants to take turns in OpenAI's format too.
-    pub alternates: bool,
-}
-
-impl Default for CompressOptions {
-    fn default() -> Self {
-        Self {
-            threshold_tokens: 96_000,
-            protect_first: 0,
-            protect_last: 16,
-            tail_tokens_max: None,
-            chunk_tokens_max: 20_000,
-            summary_tokens_max: 1500,
-            summary_time_max: Duration::from_secs(60),
-            alternates: false,
-        }
-    }
-}
-
-impl CompressOptions {
-    /// What a plan must keep to, for a list of so many tokens.
-    fn limits(&self, tokens: u64, target: u64, correction: Correction) -> Limits {
-        let base = correction.stored_within(self.threshold_tokens).min(tokens.max(1));
-        Limits {
-            target: target.min(base),
-            protect_first: self.protect_first,
-            protect_last: self.protect_last,
-            tail_max: self.tail_tokens_of(base),
-            chunk_max: self.chunk_tokens_max,
-            // In a small window the tail yields to the summary: one that is much shorter says nothing.
-            summary_max: self.summary_tokens_max.min((base / 3).max(SUMMARY_TOKENS_GOOD)),
-            text_max: self.summary_tokens_max,
-            summaries_max: base / 3,
-            fold_cost: FOLD_COST,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use lcm_store::{Buffer, RecordNumber, Snapshot, Store};
 use super::extract::Source;
 use super::plan::{self, Kind, Limits, PRESSURE_MAX, Said, Step, Unit};
 use super::summary::{Cost, Material, Writer, Written};
-use super::{FOLD_COST, atoms, cost_of};
+use super::{atoms, cost_of};
 use crate::align::Fate;
 use crate::assemble;
 use crate::error::EngineError;
@@ -77,14 +77,11 @@ impl<'a> Pass<'a> {
         live: &'a mut Live,
         list: List,
         dialect: Dialect,
-        mut limits: Limits,
+        limits: Limits,
         writer: Writer<'a>,
     ) -> Option<Self> {
         let head = turn::head_of(elements);
-        let entries = entries(elements, head, &list, live)?;
-        // In a small window every token of the lines around counts: they are as long as the times they name.
-        let seen = span(live.line.stands.iter().map(|stand| (stand.seen_ms, stand.seen_ms)));
-        limits.fold_cost = u64::from(Estimate.count_text(&assemble::frame(seen)));
+        let entries = entries(elements, head, &list, live, limits.fold_cost)?;
         let mut pass =
             Self { snapshot, request, elements, live, list, dialect, limits, entries, head, writer, made: Vec::new() };
         pass.put_in_order();
@@ -93,8 +90,7 @@ impl<'a> Pass<'a> {
 
     /// Lets the steps of a request that is not the newest any more stand behind it, as they came.
     fn put_in_order(&mut self) {
-        let is_request = |entry: &Entry| matches!(&entry.unit.kind, Kind::Said(said) if said.is_request);
-        let newest = self.entries.iter().rfind(|entry| is_request(entry)).map(|entry| entry.unit.places.start);
+        let newest = self.entries.iter().rfind(|entry| entry.unit.is_request()).map(|entry| entry.unit.places.start);
         let is_over = |entry: &Entry| entry.is_within() && newest.is_none_or(|newest| entry.unit.places.start < newest);
         let (over, rest): (Vec<Entry>, Vec<Entry>) = std::mem::take(&mut self.entries).into_iter().partition(is_over);
         self.entries = rest;
@@ -105,7 +101,7 @@ impl<'a> Pass<'a> {
             let start = fold.places().start;
             let before = self.entries.iter().rposition(|entry| !entry.is_within() && entry.unit.places.start < start);
             self.made.push((fold.id, fold.summary.clone()));
-            self.entries.insert(before.map_or(0, |at| at + 1), Entry::of_fold(fold));
+            self.entries.insert(before.map_or(0, |at| at + 1), Entry::of_fold(fold, self.limits.fold_cost));
         }
     }
 
@@ -230,7 +226,7 @@ impl<'a> Pass<'a> {
         let from = stands.first().map(|stand| assemble::from_mark(stand.arrival));
         let marks = from.into_iter().chain(is_within.then(|| assemble::WITHIN.to_owned())).collect();
         let shown = self.shown(&units);
-        let room = if must { source_tokens.max(FOLD_COST) } else { source_tokens.min(shown) };
+        let room = if must { source_tokens.max(self.limits.fold_cost) } else { source_tokens.min(shown) };
         let making = Making { children, depth: 1, span_ms, source_tokens, marks };
         let summary = match self.known(records.first().copied(), &making, room, budget)? {
             Some(known) => Some(known),
@@ -312,7 +308,8 @@ impl<'a> Pass<'a> {
 
     /// Shows a fold instead of units, when it is smaller or must be; else they are left as they are for good.
     fn replace(&mut self, units: Range<usize>, fold: Option<Fold>, shown: u64, must: bool) -> bool {
-        let fits = |fold: &Fold| must || u64::from(fold.summary.own_tokens) + FOLD_COST < shown;
+        let cost = self.limits.fold_cost;
+        let fits = |fold: &Fold| must || u64::from(fold.summary.own_tokens) + cost < shown;
         let Some(fold) = fold.filter(fits) else {
             for entry in &mut self.entries[units] {
                 match &mut entry.unit.kind {
@@ -323,7 +320,7 @@ impl<'a> Pass<'a> {
             return false;
         };
         self.made.push((fold.id, fold.summary.clone()));
-        self.entries.splice(units, [Entry::of_fold(fold)]);
+        self.entries.splice(units, [Entry::of_fold(fold, cost)]);
         true
     }
 
@@ -359,8 +356,9 @@ impl<'a> Pass<'a> {
 }
 
 impl Entry {
-    fn of_fold(fold: Fold) -> Self {
-        let tokens = u64::from(fold.summary.own_tokens) + FOLD_COST;
+    /// `cost` is that of the lines around its text.
+    fn of_fold(fold: Fold, cost: u64) -> Self {
+        let tokens = u64::from(fold.summary.own_tokens) + cost;
         let kind = Kind::Fold { depth: Some(fold.summary.depth()), is_within: assemble::is_within(&fold.summary) };
         Self { unit: Unit { places: fold.places(), tokens, kind }, piece: Piece::Fold(fold) }
     }
@@ -378,14 +376,14 @@ impl Entry {
 }
 
 /// Divides a list behind its head into units; `None` where an element has no place.
-fn entries(elements: &[Arc<Element>], head: usize, list: &List, live: &Live) -> Option<Vec<Entry>> {
+fn entries(elements: &[Arc<Element>], head: usize, list: &List, live: &Live, fold_cost: u64) -> Option<Vec<Entry>> {
     let mut entries: Vec<Entry> = Vec::new();
     let is_folds = |at: usize| matches!(list.ours[at], Some(Ours::Folds(_) | Ours::Between));
     let mut at = head;
     while at < elements.len() {
         if is_folds(at) {
             let folds = list.ours[at].iter().flat_map(Ours::folds);
-            entries.extend(folds.map(|fold| Entry::of_fold(fold.clone())));
+            entries.extend(folds.map(|fold| Entry::of_fold(fold.clone(), fold_cost)));
             at += 1;
             continue;
         }

@@ -34,6 +34,13 @@ pub(crate) struct Unit {
     pub(crate) kind: Kind,
 }
 
+impl Unit {
+    /// Whether a person asks for something, in a way that a provider takes.
+    pub(crate) fn is_request(&self) -> bool {
+        matches!(&self.kind, Kind::Said(said) if said.is_request && said.is_sound)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Messages as they were said.
@@ -101,7 +108,7 @@ pub(crate) enum Step {
 /// Makes a plan at a pressure.
 pub(crate) fn plan(units: &[Unit], limits: &Limits, pressure: u8) -> Vec<Step> {
     let Some(newest) = units.len().checked_sub(1) else { return Vec::new() };
-    let live = units.iter().rposition(is_request).unwrap_or(newest);
+    let live = units.iter().rposition(Unit::is_request).unwrap_or(newest);
     let first = first_kept(units, live, limits, pressure);
     let tail = tail_from(units, live, limits, pressure);
     let mut steps = Vec::new();
@@ -273,10 +280,6 @@ pub(crate) fn condense(units: &[Unit], limits: &Limits, pressure: u8) -> Option<
     (budget > 0).then_some(Step::Condense { units: units_of, budget })
 }
 
-fn is_request(unit: &Unit) -> bool {
-    matches!(&unit.kind, Kind::Said(said) if said.is_request && said.is_sound)
-}
-
 /// The first unit behind those that are kept at the beginning.
 fn first_kept(units: &[Unit], live: usize, limits: &Limits, pressure: u8) -> usize {
     let (mut messages, mut tokens, mut first) = (0, 0, 0);
@@ -397,7 +400,7 @@ mod tests {
             let limits = limits(target, last);
             let steps = plan(&units, &limits, pressure);
             prop_assert_eq!(&steps, &plan(&units, &limits, pressure));
-            let live = units.iter().rposition(is_request).unwrap_or(units.len().saturating_sub(1));
+            let live = units.iter().rposition(Unit::is_request).unwrap_or(units.len().saturating_sub(1));
             let mut behind = 0;
             for step in &steps {
                 match step {

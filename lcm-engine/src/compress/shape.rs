@@ -4,7 +4,6 @@ use lcm_core::{Message, Role};
 
 use super::cost_of;
 use super::pass::{Entry, Part, Pass, Piece};
-use super::plan::Kind;
 use crate::assemble;
 use crate::error::EngineError;
 use crate::hosts::speech::Speech;
@@ -72,7 +71,7 @@ impl Pass<'_> {
     /// Folds that stand side by side together; steps of the newest request in front of it.
     fn runs(&self) -> Vec<Run<'_>> {
         let mut runs: Vec<Run<'_>> = Vec::new();
-        let is_request = |run: &Run<'_>| matches!(run, Run::Given(entry) if matches!(&entry.unit.kind, Kind::Said(said) if said.is_request));
+        let is_request = |run: &Run<'_>| matches!(run, Run::Given(entry) if entry.unit.is_request());
         for entry in &self.entries {
             let Some(fold) = entry.fold() else {
                 runs.push(Run::Given(entry));

@@ -35,27 +35,10 @@ fn turn(session: u64, messages: &[String]) -> TurnRequest {
 fn compressed(session: u64, messages: &[String], threshold: u64, force: bool) -> (Compressed, Vec<String>) {
     let options = CompressOptions { threshold_tokens: threshold, protect_last: 4, ..CompressOptions::default() };
     let turn = turn(session, messages);
-    let request = CompressRequest {
-        turn,
-        options,
-        current_tokens: None,
-        model: None,
-        force,
-        focus: None,
-        memory_context: None,
-        summarizer: None,
-    };
+    let request = CompressRequest { force, ..CompressRequest::new(turn, options) };
     let done = ENGINE.1.compress(&request).unwrap();
-    let shown = match &done.messages {
-        None => messages.to_vec(),
-        Some(shown) => shown
-            .iter()
-            .map(|message| match message {
-                OutMessage::Given(at) => messages[*at].clone(),
-                OutMessage::Made(json) => String::from_utf8(json.clone()).unwrap(),
-            })
-            .collect(),
-    };
+    let shown = done.list(&request.turn.messages);
+    let shown = shown.into_iter().map(|message| String::from_utf8(message).unwrap()).collect();
     (done, shown)
 }
 

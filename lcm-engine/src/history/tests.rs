@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::Engine;
 use crate::compress::CompressOptions;
-use crate::service::{CompressRequest, OutMessage, Seen, Service, SessionKey, TurnRequest, UndoRequest};
+use crate::service::{CompressRequest, Seen, Service, SessionKey, TurnRequest, UndoRequest};
 
 static ENGINE: LazyLock<(tempfile::TempDir, Engine)> = LazyLock::new(|| {
     let home = tempfile::tempdir().unwrap();
@@ -83,23 +83,9 @@ impl Talk {
     fn compress(&mut self, threshold: u64) {
         let options = CompressOptions { threshold_tokens: threshold, protect_last: 2, ..CompressOptions::default() };
         let turn = self.request();
-        let request = CompressRequest {
-            turn,
-            options,
-            current_tokens: None,
-            model: None,
-            force: true,
-            focus: None,
-            memory_context: None,
-            summarizer: None,
-        };
-        if let Some(shown) = ENGINE.1.compress(&request).unwrap().messages {
-            let text = |message: OutMessage| match message {
-                OutMessage::Given(at) => self.list[at].clone(),
-                OutMessage::Made(json) => String::from_utf8(json).unwrap(),
-            };
-            self.list = shown.into_iter().map(text).collect();
-        }
+        let request = CompressRequest { force: true, ..CompressRequest::new(turn, options) };
+        let list = ENGINE.1.compress(&request).unwrap().list(&request.turn.messages);
+        self.list = list.into_iter().map(|message| String::from_utf8(message).unwrap()).collect();
         self.turn();
     }
 
