@@ -26,6 +26,8 @@ mod read;
 mod spent;
 mod history;
 mod search;
+mod select;
+pub mod tools;
 mod export;
 pub mod error;
 
@@ -49,8 +51,9 @@ use crate::service::{
     AssembleRequest, Assembled, CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion,
     ExportRecord, ExportRequest, GrepPage, GrepRequest, HistoryChanged, ImportOptions, Imported, IngestRequest,
     Ingested, LogPage, LogRequest, OpsPage, OpsRequest, PinRequest, PinSet, Progress, ReadPage, ReadRequest,
-    RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest, Service, SessionDescription, SessionEntry, SessionKey,
-    Spent, Status, TurnRequest, Turned, UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
+    RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest, SelectRequest, Selected, Service, SessionDescription,
+    SessionEntry, SessionKey, Spent, Status, ToolAnswer, ToolCall, TurnRequest, Turned, UndoRequest, Undone,
+    UnfoldRequest, ViewPage, ViewRequest, Why,
 };
 use crate::turn::{Live, Sent};
 use crate::usage::Usage;
@@ -296,6 +299,14 @@ impl Service for Engine {
             futile.remove(&request.turn.key);
         }
         Ok(compressed)
+    }
+
+    fn select(&self, request: &SelectRequest) -> Result<Selected, EngineError> {
+        select::select(&self.store, request)
+    }
+
+    fn call_tool(&self, call: &ToolCall<'_>) -> ToolAnswer {
+        tools::call(&self.store, call)
     }
 
     fn is_due(&self, key: &SessionKey, prompt_tokens: u64, options: &CompressOptions) -> (bool, String) {

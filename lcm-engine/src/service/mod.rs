@@ -7,12 +7,14 @@
 //!
 //! Message texts are compact JSON as bytes. They are handed through, never interpreted here.
 //!
-//! Rooms in reading order: what is there, what is searched, what hosts show turn by turn, what was shown when, and what
-//! comes in and goes out whole.
+//! Rooms in reading order: what is there, what is searched, what hosts show turn by turn, what goes into one request, what
+//! agents call, what was shown when, and what comes in and goes out whole.
 
 mod reading;
 mod search;
 mod turns;
+mod select;
+mod tools;
 mod history;
 mod moving;
 
@@ -37,6 +39,8 @@ pub use self::reading::{
 pub use self::search::{
     GrepPage, GrepRequest, Line, LineHit, LineOptions, SearchMode, SearchPage, SearchRequest, WordHit,
 };
+pub use self::select::{RecallOptions, Recalled, SelectRequest, Selected};
+pub use self::tools::{Reader, ToolAnswer, ToolBounds, ToolCall};
 pub use self::turns::{
     CompressRequest, Compressed, OutMessage, RewriteRequest, Rewritten, SessionKey, TurnRequest, Turned,
 };
@@ -153,6 +157,16 @@ pub trait Service {
     /// # Errors
     /// As [`Service::turn`]. That a list cannot be made shorter is no error; the answer says why.
     fn compress(&self, request: &CompressRequest<'_>) -> Result<Compressed, EngineError>;
+
+    /// What a host should send instead of a list: the same, but for what is folded because it does not fit, and with the
+    /// best of the folded originals for the newest request beside it. Nothing of the list is taken in.
+    ///
+    /// # Errors
+    /// [`EngineError::Message`] for an element that is no message; otherwise when the store cannot be used.
+    fn select(&self, request: &SelectRequest) -> Result<Selected, EngineError>;
+
+    /// Answers a tool of an agent. Never fails: what is wrong is told in the answer.
+    fn call_tool(&self, call: &ToolCall<'_>) -> ToolAnswer;
 
     /// Whether a session's list should be compressed, by what its provider says it costs, and why or why not. Who has
     /// stored counts only corrects them first (see [`Service::correction`]).
