@@ -103,3 +103,14 @@ pub(crate) fn client(model: Model, settings: &Settings, home: &Path, ui: &mut Ui
     };
     HttpSummarizer::new(model, spent).map_err(CliError::Model)
 }
+
+/// The client of the model that the settings name, for a process that serves; `None` where they name none.
+pub(crate) fn model_of(
+    settings: &Settings,
+    service: &dyn Service,
+    now_ms: i64,
+) -> Result<Option<HttpSummarizer>, CliError> {
+    let Some(model) = settings.model()? else { return Ok(None) };
+    let spent = service.spent(&Scope::everything(), Some(settings.spending().since_ms(now_ms)))?;
+    HttpSummarizer::new(model, spent).map(Some).map_err(CliError::Model)
+}

@@ -12,6 +12,11 @@ const ZONES: &str = "/usr/share/zoneinfo";
 /// The machine's own zone.
 const LOCAL: &str = "/etc/localtime";
 
+/// Now: milliseconds since 1970 UTC. For processes that live long; commands go by the moment at which they began.
+pub(crate) fn now_ms() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
 /// The zone in which people read times here: that of `TZ`, else the machine's.
 ///
 /// One file is read. Asking the library for it would list the folder of all zones first, which takes longer than the

@@ -103,6 +103,19 @@ impl Ui {
     }
 
     /// The time.
+    /// Hands standard output over to whoever writes to it alone from now on.
+    pub(crate) fn take_output(&mut self) -> Box<dyn Write + Send> {
+        let nothing: Box<dyn Write + Send> = Box::new(io::sink());
+        match std::mem::replace(&mut self.out, Out::Stream(BufWriter::new(nothing))) {
+            Out::Stream(writer) => Box::new(writer),
+            // A pager is started with the first line that is shown, and none was.
+            pager @ Out::Pager(..) => {
+                self.out = pager;
+                Box::new(io::sink())
+            }
+        }
+    }
+
     pub(crate) fn now_ms(&self) -> i64 {
         self.now_ms
     }

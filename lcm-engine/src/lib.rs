@@ -37,7 +37,7 @@ use std::sync::{Mutex, PoisonError};
 
 use lcm_core::tokens::Correction;
 use lcm_core::{Arrival, OrderKey, SessionId, TimelineId};
-use lcm_store::{CheckOptions, CheckReport, IndexStatus, Session, Snapshot, Store, StoreError};
+use lcm_store::{CheckOptions, CheckReport, IndexStatus, Pace, Session, Snapshot, Store, StoreError};
 
 pub use error::EngineError;
 pub use lcm_store::{OpenOptions, is_contained};
@@ -128,6 +128,20 @@ impl Engine {
         &self.store
     }
 
+    /// Lets the search index follow in the background when it is far behind; `newest` is the newest message. For
+    /// processes that live long, after what they write.
+    pub fn follow(&self, newest: Arrival) {
+        self.store.catch_up_beside(newest);
+    }
+
+    /// Brings the search index up to the newest message, unless another process is at it.
+    ///
+    /// # Errors
+    /// When the database or the disk fails; truth is untouched.
+    pub fn catch_up(&self) -> Result<IndexStatus, EngineError> {
+        Ok(self.store.catch_up(Pace::Gentle, &|_| {})?)
+    }
+
     fn sent<'a>(&'a self, messages: &'a [Vec<u8>]) -> Sent<'a> {
         Sent { messages, redactor: self.redactor.as_ref() }
     }
@@ -141,6 +155,10 @@ impl Engine {
         // Whatever another process adds to the timeline stands at its end.
         let last = snapshot.last_place(session.timeline).ok()?.map(|placed| placed.order);
         (found.timeline == session.timeline && found.last == last).then_some(found.known)
+    }
+
+    fn correction_of(&self, request: &CompressRequest<'_>) -> Correction {
+        request.model.as_deref().map_or_else(Correction::default, |model| self.usage.correction(model))
     }
 
     fn take_live(&self, session: SessionId) -> Option<Live> {
@@ -210,6 +228,10 @@ impl Service for Engine {
         find::sessions(&self.store.snapshot()?, scope, text)
     }
 
+    fn session_named(&self, key: &SessionKey) -> Result<Option<Session>, EngineError> {
+        Ok(self.store.snapshot()?.session_named(&key.owner, &key.name)?)
+    }
+
     fn find_nodes(&self, scope: &Scope, text: &str, max: usize) -> Result<Vec<Entry>, EngineError> {
         find::nodes(&self.store.snapshot()?, scope, text, max)
     }
@@ -271,15 +293,14 @@ impl Service for Engine {
     fn turn(&self, request: &TurnRequest) -> Result<Turned, EngineError> {
         let taken = turn::take_in(&self.store, request, self.redactor.as_ref(), &|session| self.take_live(session))?;
         self.put_live(taken.live);
-        self.usage.shown(&request.key, compress::cost_of(&taken.elements), taken.folds);
+        self.usage.shown(&request.key, taken.turned.tokens, taken.folds);
         Ok(taken.turned)
     }
 
     fn compress(&self, request: &CompressRequest<'_>) -> Result<Compressed, EngineError> {
         let redactor = self.redactor.as_ref();
         let mut taken = turn::take_in(&self.store, &request.turn, redactor, &|session| self.take_live(session))?;
-        let correction =
-            request.model.as_deref().map_or_else(Correction::default, |model| self.usage.correction(model));
+        let correction = self.correction_of(request);
         let mut compressed = compress::compress(&self.store, request, correction, redactor, &mut taken)?;
         self.put_live(taken.live);
         // What is learned is learned of stored counts.
@@ -299,6 +320,15 @@ impl Service for Engine {
             futile.remove(&request.turn.key);
         }
         Ok(compressed)
+    }
+
+    fn prepare(&self, request: &CompressRequest<'_>) -> Result<u64, EngineError> {
+        let redactor = self.redactor.as_ref();
+        let mut taken = turn::take_in(&self.store, &request.turn, redactor, &|session| self.take_live(session))?;
+        let correction = self.correction_of(request);
+        let prepared = compress::prepare(&self.store, request, correction, redactor, &mut taken)?;
+        self.put_live(taken.live);
+        Ok(prepared)
     }
 
     fn select(&self, request: &SelectRequest) -> Result<Selected, EngineError> {

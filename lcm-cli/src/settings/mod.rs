@@ -1,7 +1,7 @@
 //! Settings: what may be set, and where each value comes from.
 //!
-//! Four layers, the later wins: the built-in default, `config.toml` in the data directory, the environment, the
-//! command line. A wrong value is an error that names it and what would be right; a name that nobody knows is told
+//! Five layers, the later wins: the built-in default, `config.toml` in the data directory, the host that is served, the
+//! environment, the command line. A wrong value is an error that names it and what would be right; a name that nobody knows is told
 //! with the nearest that somebody does. Nothing here panics, whatever stands in a file or a variable.
 //!
 //! Modules in reading order: `value` reads one value, `table` lists the settings, `file` takes `config.toml` apart,
@@ -15,6 +15,8 @@ mod options;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+use lcm_core::{Json, JsonString};
 
 use self::file::Written;
 pub(crate) use self::options::Spending;
@@ -42,6 +44,8 @@ pub(crate) enum Origin {
     Default,
     /// A line of the settings file.
     File(PathBuf, usize),
+    /// The host that we serve.
+    Host,
     /// A variable of the environment.
     Variable(String),
     /// An option of the command.
@@ -53,6 +57,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Default => f.write_str("default"),
             Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Host => f.write_str("the host"),
             Self::Variable(name) => f.write_str(name),
             Self::Flag(name) => f.write_str(name),
         }
@@ -265,6 +270,55 @@ impl Settings {
     /// All of them, in the order of the table.
     pub(crate) fn all(&self) -> &[Set] {
         &self.all
+    }
+
+    /// Takes what a host sets: it holds over the file, not over the environment or the command line. Gives what is wrong or
+    /// unknown among it, each a sentence; that is passed over.
+    pub(crate) fn take_host(&mut self, said: Vec<(JsonString, Json)>) -> Vec<String> {
+        let mut notes = Vec::new();
+        let mut open: Vec<(String, Json)> =
+            said.into_iter().map(|(name, value)| (name.to_str_lossy().into_owned(), value)).collect();
+        open.reverse();
+        while let Some((name, value)) = open.pop() {
+            // A section may be an object, as it is a table in the file.
+            if let Json::Object(inner) = value {
+                let inner = inner.into_iter().rev();
+                // One level is all there is.
+                if name.contains('.') {
+                    notes.push(format!("the host sets {}, which is no setting", quoted(&name)));
+                    continue;
+                }
+                open.extend(inner.map(|(key, value)| (format!("{name}.{}", key.to_str_lossy()), value)));
+                continue;
+            }
+            let Some(place) = self.place(&name) else {
+                notes.push(unknown(&format!("the host sets {}, which is no setting", quoted(&name)), &name, names()));
+                continue;
+            };
+            let setting = self.all[place].setting;
+            let read = match (setting.kind, &value) {
+                (Kind::Secret, _) => Err(format!("set in {}, where others do not see it", setting.variable())),
+                (_, Json::String(text)) => setting.kind.read(&text.to_str_lossy()),
+                (_, Json::Number(literal)) => setting.kind.read(literal),
+                (_, Json::Bool(flag)) => setting.kind.read(if *flag { "true" } else { "false" }),
+                (Kind::List, Json::Array(parts)) => {
+                    let parts: Option<Vec<String>> =
+                        parts.iter().map(|part| part.as_str().map(str::to_owned)).collect();
+                    parts.ok_or_else(|| "a list of texts".to_owned()).and_then(Kind::list)
+                }
+                _ => Err("a single value".to_owned()),
+            };
+            match read {
+                Err(right) => notes.push(format!("the host sets {name}, which must be {right}")),
+                Ok(value) => {
+                    let set = &mut self.all[place];
+                    if matches!(set.origin, Origin::Default | Origin::File(..) | Origin::Host) {
+                        (set.value, set.origin) = (value, Origin::Host);
+                    }
+                }
+            }
+        }
+        notes
     }
 
     fn place(&self, name: &str) -> Option<usize> {

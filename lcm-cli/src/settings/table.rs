@@ -249,6 +249,34 @@ pub(crate) const TABLE: &[Setting] = &[
     setting("summary.breaker_cooldown_s", Kind::Number(0, 7 * DAY_S), "s", "300", "How long it is left alone then.")
         .as_in(&["LCM_SUMMARY_CIRCUIT_BREAKER_COOLDOWN_SECONDS"]),
     setting(
+        "select.recall_tokens_max",
+        Kind::Number(0, TOKENS_MAX),
+        "tokens",
+        "4000",
+        "What originals that are recalled into one request may cost; 0 for none.",
+    ),
+    setting(
+        "tools.all",
+        Kind::Flag,
+        "",
+        "false",
+        "Whether agents are offered every tool; each is answered in any case.",
+    ),
+    setting(
+        "tools.all_owners",
+        Kind::Flag,
+        "",
+        "false",
+        "Whether the tools of one agent or person read what all others said too.",
+    ),
+    setting(
+        "serve.socket",
+        Kind::Flag,
+        "",
+        "true",
+        "Whether a process that serves offers the unix socket in the data directory.",
+    ),
+    setting(
         "redact.enabled",
         Kind::Flag,
         "",

@@ -20,10 +20,11 @@ mod shape;
 use std::sync::Arc;
 
 use lcm_core::tokens::{Correction, Estimate};
-use lcm_store::Store;
+use lcm_store::{Snapshot, Store};
 
 pub use self::options::CompressOptions;
 use self::pass::Pass;
+use self::plan::Limits;
 use self::summary::{Guidance, Writer};
 use crate::error::EngineError;
 use crate::redact::{self, Redactor};
@@ -65,8 +66,7 @@ fn shorten(
     redactor: Option<&Redactor>,
     taken: &mut Taken,
 ) -> Result<Compressed, EngineError> {
-    let elements = taken.elements.as_slice();
-    let tokens = cost_of(elements);
+    let tokens = taken.turned.tokens;
     let mut done = Compressed {
         turned: taken.turned.clone(),
         tokens_before: tokens,
@@ -82,16 +82,9 @@ fn shorten(
     }
     let target = correction.stored_within(target_of(options, counted, told));
     let snapshot = store.snapshot()?;
-    let list = taken.live.align(&snapshot, Sent { messages: &request.turn.messages, redactor }, elements)?;
-    let dialect = request.turn.dialect;
-    let dialect = dialect.unwrap_or_else(|| turn::dialect_of(elements.iter().map(|element| &element.speech)));
-    let focus = request.focus.as_deref().map(|focus| redact::text(redactor, focus));
-    let memory = request.memory_context.as_deref().map(|memory| redact::text(redactor, memory));
-    let guidance = Guidance { focus: focus.as_deref(), memory: memory.as_deref() };
-    let writer = Writer::new(request.summarizer, &Estimate, guidance, options.summary_time_max, redactor);
     let limits = options.limits(tokens, target, correction);
-    let Some(mut pass) = Pass::new(&snapshot, &request.turn, elements, &mut taken.live, list, dialect, limits, writer)
-    else {
+    let told = Guided::of(request, redactor);
+    let Some(mut pass) = told.pass(&snapshot, request, redactor, taken, limits)? else {
         done.reason = Some("the list shows messages in another order than they were said".to_owned());
         return Ok(done);
     };
@@ -108,7 +101,7 @@ fn shorten(
             "it cannot be brought under {target} tokens: the newest request and the newest step alone leave {after}"
         ))
     } else {
-        let rules = Rules { dialect, alternates: options.alternates };
+        let rules = Rules { dialect: pass.dialect, alternates: options.alternates };
         let checked = valid::check(&pass.speeches(&messages)?, rules);
         checked.err().map(|invalid| format!("no valid list comes of it: {invalid}"))
     };
@@ -125,6 +118,61 @@ fn shorten(
     done.tokens_after = after;
     done.messages = Some(messages);
     Ok(done)
+}
+
+/// Makes the summaries that the next fold of a list will want, as far as what they stand for will not change any more,
+/// and keeps them staged; gives how many. Nothing is shown otherwise by it.
+pub(crate) fn prepare(
+    store: &Store,
+    request: &CompressRequest<'_>,
+    correction: Correction,
+    redactor: Option<&Redactor>,
+    taken: &mut Taken,
+) -> Result<u64, EngineError> {
+    let options = &request.options;
+    let target = correction.stored_within(options.threshold_tokens);
+    // As when it will be folded: then it costs more than the threshold.
+    let limits = options.limits(u64::MAX, target, correction);
+    let snapshot = store.snapshot()?;
+    let told = Guided::of(request, redactor);
+    let Some(mut pass) = told.pass(&snapshot, request, redactor, taken, limits)? else { return Ok(0) };
+    let count = pass.prepare()?;
+    if count > 0 || pass.writer.cost.calls > 0 {
+        pass.keep(store)?;
+    }
+    Ok(count)
+}
+
+/// What a host says beside the conversation, without secrets.
+struct Guided {
+    focus: Option<String>,
+    memory: Option<String>,
+}
+
+impl Guided {
+    fn of(request: &CompressRequest<'_>, redactor: Option<&Redactor>) -> Self {
+        let clean = |text: &Option<String>| text.as_deref().map(|text| redact::text(redactor, text).into_owned());
+        Self { focus: clean(&request.focus), memory: clean(&request.memory_context) }
+    }
+
+    /// A pass over a list that was taken in; `None` where it shows messages in another order than they were said.
+    fn pass<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        request: &'a CompressRequest<'_>,
+        redactor: Option<&'a Redactor>,
+        taken: &'a mut Taken,
+        limits: Limits,
+    ) -> Result<Option<Pass<'a>>, EngineError> {
+        let elements = taken.elements.as_slice();
+        let list = taken.live.align(snapshot, Sent { messages: &request.turn.messages, redactor }, elements)?;
+        let dialect = request.turn.dialect;
+        let dialect = dialect.unwrap_or_else(|| turn::dialect_of(elements.iter().map(|element| &element.speech)));
+        let guidance = Guidance { focus: self.focus.as_deref(), memory: self.memory.as_deref() };
+        let writer = Writer::new(request.summarizer, &Estimate, guidance, request.options.summary_time_max, redactor)
+            .heeding(&request.cancel);
+        Ok(Pass::new(snapshot, &request.turn, elements, &mut taken.live, list, dialect, limits, writer))
+    }
 }
 
 /// What a list is to cost: `tokens` by our corrected count, `told` by its provider's where that is more.

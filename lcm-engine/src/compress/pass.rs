@@ -9,7 +9,7 @@ use lcm_core::node::SummaryParts;
 use lcm_core::op::Change;
 use lcm_core::tokens::{Estimate, TokenCounter};
 use lcm_core::{Message, NodeId, OpId, Summary, canon};
-use lcm_store::{Buffer, RecordNumber, Snapshot, Store};
+use lcm_store::{Buffer, RecordNumber, Snapshot, Store, StoreError};
 
 use super::extract::Source;
 use super::plan::{self, Kind, Limits, PRESSURE_MAX, Said, Step, Unit};
@@ -144,6 +144,26 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Writes the summaries of whole chunks, whose limits do not move any more: what came since is behind them. Gives how
+    /// many.
+    pub(super) fn prepare(&mut self) -> Result<u64, EngineError> {
+        let beside = cost_of(&self.elements[..self.head]) + AROUND_COST;
+        let units = self.units();
+        let mut steps = plan::plan(&units, &self.limits, 0);
+        plan::share(&units, &self.limits, 0, beside, &mut steps);
+        let starts: Vec<usize> = steps.iter().filter_map(Step::leaf).map(|units| units.start).collect();
+        let is_whole = |step: &Step| step.leaf().is_some_and(|units| starts.contains(&units.end));
+        let mut count = 0;
+        // From the end, so that the numbers of those before stay.
+        for step in steps.into_iter().filter(is_whole).collect::<Vec<_>>().into_iter().rev() {
+            if self.writer.is_cancelled() {
+                break;
+            }
+            count += u64::from(self.carry_out(step)?);
+        }
+        Ok(count)
+    }
+
     /// Whether anything is shown otherwise than it was given.
     pub(super) fn has_changed(&self) -> bool {
         let is_cut = |entry: &Entry| matches!(&entry.piece, Piece::Given(_, parts) if !parts.is_empty());
@@ -179,7 +199,12 @@ impl<'a> Pass<'a> {
         if new.is_empty() && calls == 0 {
             return Ok(None);
         }
+        let writer = &self.writer;
         self.live.commit(store, |live, commit, _| {
+            // A late worker whose caller gave up changes nothing; the lock may have taken the time.
+            if writer.is_cancelled() {
+                return Err(StoreError::GivenUp.into());
+            }
             for (summary, order) in &new {
                 commit.stage(summary, live.line.timeline, order, request.now_ms)?;
             }

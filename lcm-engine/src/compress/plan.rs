@@ -105,6 +105,16 @@ pub(crate) enum Step {
     Part { unit: usize, message: usize, budget: u64 },
 }
 
+impl Step {
+    /// The units of a summary of messages.
+    pub(crate) fn leaf(&self) -> Option<&Range<usize>> {
+        match self {
+            Self::Leaf { units, .. } => Some(units),
+            Self::Condense { .. } | Self::Part { .. } => None,
+        }
+    }
+}
+
 /// Makes a plan at a pressure.
 pub(crate) fn plan(units: &[Unit], limits: &Limits, pressure: u8) -> Vec<Step> {
     let Some(newest) = units.len().checked_sub(1) else { return Vec::new() };

@@ -16,6 +16,7 @@ use memchr::memmem;
 
 use super::extract::{self, Extract, Source};
 use crate::redact::Redactor;
+use crate::service::Cancel;
 
 /// The version of the prompts; kept with each summary that a model wrote.
 pub(crate) const PROMPT_VERSION: u32 = 1;
@@ -114,6 +115,8 @@ pub(crate) struct Writer<'a> {
     summarizer: Option<&'a dyn Summarizer>,
     counter: &'a dyn TokenCounter,
     guidance: Guidance<'a>,
+    /// Whether anybody still waits for the texts.
+    cancel: Cancel,
     /// What no summary may say.
     pub(super) redactor: Option<&'a Redactor>,
     /// When the pass must be done with models.
@@ -148,12 +151,23 @@ impl<'a> Writer<'a> {
             summarizer,
             counter,
             guidance,
+            cancel: Cancel::default(),
             redactor,
             until,
             is_down: false,
             failures: Vec::new(),
             cost: Cost::default(),
         }
+    }
+
+    /// The same writer, which asks no model any more once the caller has given up.
+    pub(crate) fn heeding(self, cancel: &Cancel) -> Self {
+        Self { cancel: cancel.clone(), ..self }
+    }
+
+    /// Whether the caller has given up.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
     }
 
     /// Whether a summary of `source_tokens` is such as would be written now: by the same summariser in the same way, and
@@ -203,7 +217,7 @@ impl<'a> Writer<'a> {
                 Material::Summaries(..) => [(Level::Detailed, CONDENSE, budget), (Level::Bullets, BULLETS, budget / 2)],
             };
             for (level, prompt, budget) in levels {
-                if self.is_down {
+                if self.is_down || self.cancel.is_cancelled() {
                     break;
                 }
                 if let Some(answer) = self.ask(model, prompt, &text, source_tokens, budget.max(MODEL_BUDGET_MIN)) {

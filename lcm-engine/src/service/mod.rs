@@ -42,7 +42,7 @@ pub use self::search::{
 pub use self::select::{RecallOptions, Recalled, SelectRequest, Selected};
 pub use self::tools::{Reader, ToolAnswer, ToolBounds, ToolCall};
 pub use self::turns::{
-    CompressRequest, Compressed, OutMessage, RewriteRequest, Rewritten, SessionKey, TurnRequest, Turned,
+    Cancel, CompressRequest, Compressed, OutMessage, RewriteRequest, Rewritten, SessionKey, TurnRequest, Turned,
 };
 use crate::compress::CompressOptions;
 use crate::error::EngineError;
@@ -62,6 +62,12 @@ pub trait Service {
     /// # Errors
     /// When the store cannot be read.
     fn find_sessions(&self, scope: &Scope, text: &str) -> Result<Vec<Session>, EngineError>;
+
+    /// The session that an owner calls by this very name.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn session_named(&self, key: &SessionKey) -> Result<Option<Session>, EngineError>;
 
     /// The nodes that a text can mean: a handle or the beginning of one, alone or inside a text, an arrival number,
     /// `node 17`. One when it is clear, at most `max` when it is not, none when there is none.
@@ -157,6 +163,13 @@ pub trait Service {
     /// # Errors
     /// As [`Service::turn`]. That a list cannot be made shorter is no error; the answer says why.
     fn compress(&self, request: &CompressRequest<'_>) -> Result<Compressed, EngineError>;
+
+    /// Takes a list in and makes the summaries that its next fold will want, so that the fold only has to show them; gives
+    /// how many. Only what will not change any more is summarised, and nothing is shown otherwise by it.
+    ///
+    /// # Errors
+    /// As [`Service::turn`]; that the caller has given up is one.
+    fn prepare(&self, request: &CompressRequest<'_>) -> Result<u64, EngineError>;
 
     /// What a host should send instead of a list: the same, but for what is folded because it does not fit, and with the
     /// best of the folded originals for the newest request beside it. Nothing of the list is taken in.

@@ -1,5 +1,9 @@
 //! A host's list turn by turn: what it shows, what came of it, and the shorter list in its place.
 
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use lcm_core::{Arrival, Handle, NodeId, OpId, Owner, SessionId};
 use lcm_store::Scope;
 
@@ -47,6 +51,8 @@ pub struct Turned {
     pub numbers: Option<(Arrival, Arrival)>,
     /// The newest op that was written.
     pub op: Option<OpId>,
+    /// What the list costs, by the stored count.
+    pub tokens: u64,
 }
 
 impl Turned {
@@ -74,6 +80,31 @@ pub struct CompressRequest<'a> {
     pub memory_context: Option<String>,
     /// A model that writes summaries; `None` for the extractive summariser.
     pub summarizer: Option<&'a dyn Summarizer>,
+    /// Says whether the caller has given up; then no model is asked any more, and no summary kept.
+    pub cancel: Cancel,
+}
+
+/// Whether whoever asked has given up. Clones are the same one.
+#[derive(Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Gives up, for good.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody did.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_cancelled() { "cancelled" } else { "wanted" })
+    }
 }
 
 impl<'a> CompressRequest<'a> {
@@ -89,6 +120,7 @@ impl<'a> CompressRequest<'a> {
             focus: None,
             memory_context: None,
             summarizer: None,
+            cancel: Cancel::default(),
         }
     }
 }

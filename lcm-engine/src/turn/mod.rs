@@ -24,6 +24,7 @@ use self::line::{Line, Stand};
 pub(crate) use self::live::{Fold, List, Live, Ours, owner_scope};
 use self::plan::Plan;
 use crate::align::{Fate, Stood};
+use crate::compress;
 use crate::error::EngineError;
 use crate::hosts::IncomingMessage;
 use crate::redact::Redactor;
@@ -112,6 +113,7 @@ pub(crate) fn take_in(
     live.remember(&turn.hashes, &turn.elements);
     let folds;
     (turned.published, folds) = live.publish(store, request, &turn.elements)?;
+    turned.tokens = compress::cost_of(&turn.elements);
     Ok(Taken { turned, live, elements: turn.elements, folds })
 }
 
