@@ -5,9 +5,11 @@
 
 mod canon;
 mod import;
+mod wire;
 
 pub use canon::canon;
 pub use import::import;
+pub use wire::wire;
 
 #[cfg(test)]
 mod tests {
@@ -37,5 +39,10 @@ mod tests {
         replay("corpus/import", super::import);
         // Whole files of users, which are too long for the fuzzer.
         replay("../tests/fixtures/import", super::import);
+    }
+
+    #[test]
+    fn stored_inputs_of_wire_keep_its_promises() {
+        replay("corpus/wire", super::wire);
     }
 }

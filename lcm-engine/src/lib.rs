@@ -28,6 +28,7 @@ mod history;
 mod search;
 mod select;
 pub mod tools;
+pub mod wire;
 mod export;
 pub mod error;
 

@@ -14,8 +14,8 @@ use lcm_core::Json;
 use lcm_engine::service::Cancel;
 
 use super::Client;
-use super::frame::{self, CallId, Failure, Frame, LINE_BYTES_MAX, Line};
-use super::lists::Bases;
+use lcm_engine::wire::frame::{self, CallId, Failure, Frame, LINE_BYTES_MAX, Line};
+use lcm_engine::wire::lists::Bases;
 
 /// Calls that run or wait in one connection.
 pub(crate) const CALLS_MAX: usize = 256;

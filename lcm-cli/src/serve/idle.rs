@@ -58,7 +58,7 @@ struct Work {
 pub(super) struct Working(Arc<Inner>);
 
 impl Idle {
-    /// Starts the thread. It ends with the process.
+    /// Starts the thread.
     ///
     /// # Errors
     /// When the machine gives no thread.

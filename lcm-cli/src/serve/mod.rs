@@ -4,12 +4,10 @@
 //! and written by another; calls are carried out by the pool and answered in any order. The engine decides; here it is
 //! connected.
 //!
-//! Modules in reading order: `frame` is lines and envelopes, `lists` differences between lists, `connection` the calls
-//! of one connection, `pool` who carries them out, `verbs` what each of them does, `options` how a call is to be carried
+//! What a line is stands in `lcm_engine::wire`. Modules in reading order: `connection` is the calls of one connection,
+//! `pool` who carries them out, `verbs` what each of them does, `options` how a call is to be carried
 //! out, `idle` what is done between calls, `socket` and `parent` the world around.
 
-mod frame;
-mod lists;
 mod connection;
 mod pool;
 mod options;
@@ -32,12 +30,12 @@ use lcm_engine::{Engine, OpenOptions};
 
 use self::connection::{Call, Handler, lock};
 pub(crate) use self::connection::{Connection, Unanswered};
-use self::frame::Params;
-pub(crate) use self::frame::{CallId, Failure};
 use self::idle::Idle;
 use self::pool::Pool;
 use crate::error::CliError;
 use crate::settings::Settings;
+use lcm_engine::wire::frame::{self, Params};
+pub(crate) use lcm_engine::wire::frame::{CallId, Failure};
 
 /// How long calls that run at the end of input may take to be answered. A model that is asked then is not waited for.
 const LAST_CALLS_MAX: Duration = Duration::from_secs(10);
@@ -151,6 +149,7 @@ impl Server {
     /// What is left to do when nobody calls any more.
     fn close(&self) {
         self.idle.stop();
+        self.pool.stop();
         if let Some(made) = lock(&self.socket).take() {
             socket::remove(&self.config.home, &made);
         }

@@ -5,9 +5,9 @@ use lcm_engine::compress::CompressOptions;
 use lcm_engine::service::RecallOptions;
 use std::time::Duration;
 
-use super::frame::{Failure, Params};
 use crate::json;
 use crate::settings::Settings;
+use lcm_engine::wire::frame::{Failure, Params};
 
 /// How a call is to be carried out.
 #[derive(Clone, Debug)]

@@ -4,13 +4,13 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::connection::{Call, Connection, lock};
-use super::frame::Failure;
+use lcm_engine::wire::frame::Failure;
 
 /// Threads for short calls: a read waits for the disk now and then, and a write for the lock.
 const THREADS: usize = 8;
@@ -29,10 +29,11 @@ struct Inner {
     long: AtomicUsize,
     timers: Mutex<BinaryHeap<Reverse<Timer>>>,
     has_timer: Condvar,
+    is_over: AtomicBool,
 }
 
 impl Pool {
-    /// Starts the threads. They end with the process.
+    /// Starts the threads.
     ///
     /// # Errors
     /// When the machine gives no thread.
@@ -43,6 +44,7 @@ impl Pool {
             long: AtomicUsize::new(0),
             timers: Mutex::default(),
             has_timer: Condvar::new(),
+            is_over: AtomicBool::new(false),
         });
         for number in 0..THREADS {
             let inner = inner.clone();
@@ -85,6 +87,16 @@ impl Pool {
         }
     }
 
+    /// Lets the threads end with what they are at. What is not begun is never done.
+    pub(crate) fn stop(&self) {
+        self.0.is_over.store(true, Ordering::Release);
+        // Whoever has looked already and not slept yet holds the lock.
+        drop(lock(&self.0.jobs));
+        self.0.has_job.notify_all();
+        drop(lock(&self.0.timers));
+        self.0.has_timer.notify_all();
+    }
+
     /// Answers a call with an error when it is not answered after so long.
     pub(crate) fn limit(&self, connection: &Arc<Connection>, call: &Arc<Call>, time_max: Duration) {
         let Some(at) = call.begun.checked_add(time_max) else { return };
@@ -99,6 +111,9 @@ impl Inner {
         loop {
             let mut jobs = lock(&self.jobs);
             let job = loop {
+                if self.is_over.load(Ordering::Acquire) {
+                    return;
+                }
                 match jobs.pop_front() {
                     Some(job) => break job,
                     None => jobs = self.has_job.wait(jobs).unwrap_or_else(PoisonError::into_inner),
@@ -112,6 +127,9 @@ impl Inner {
     fn tick(&self) {
         let mut timers = lock(&self.timers);
         loop {
+            if self.is_over.load(Ordering::Acquire) {
+                return;
+            }
             let now = Instant::now();
             let mut due = Vec::new();
             while timers.peek().is_some_and(|Reverse(timer)| timer.at <= now || timer.call.strong_count() == 0) {

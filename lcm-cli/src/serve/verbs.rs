@@ -12,8 +12,6 @@ use lcm_engine::service::{
 use lcm_engine::{DEFAULT_AGENT, DEFAULT_PERSON, tools};
 
 use super::connection::{CALLS_MAX, Call, Connection, lock};
-use super::frame::{CallId, Failure, LINE_BYTES_MAX, Params, missing, quoted, wrong};
-use super::lists::{BASES_MAX, List};
 use super::options::CallOptions;
 use super::{Client, Ended, Server, parent};
 use crate::commands::BY;
@@ -22,6 +20,8 @@ use crate::folding;
 use crate::json;
 use crate::moment;
 use crate::summarize::HostSummarizer;
+use lcm_engine::wire::frame::{CallId, Failure, LINE_BYTES_MAX, Params, missing, quoted, wrong};
+use lcm_engine::wire::lists::{BASES_MAX, List};
 
 /// The protocol that is spoken here.
 const PROTOCOL: u64 = 1;

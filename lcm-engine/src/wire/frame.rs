@@ -7,48 +7,66 @@ use std::io::{self, BufRead};
 use lcm_core::{Json, JsonString};
 
 /// Bytes of one line. A host's whole list is sent once; the largest seen is 12 MB.
-pub(crate) const LINE_BYTES_MAX: usize = 64 << 20;
+pub const LINE_BYTES_MAX: usize = 64 << 20;
 /// Characters of a name that is repeated in an error.
 const QUOTED_CHARS_MAX: usize = 60;
 
 /// Why a call was not answered: what JSON-RPC calls an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// See `docs/wire.md`, *Errors*.
-    pub(crate) code: i64,
+    pub code: i64,
     /// One sentence without a full stop: what is wrong and what to do.
-    pub(crate) message: String,
+    pub message: String,
     /// What a program may go by.
-    pub(crate) data: Option<Json>,
+    pub data: Option<Json>,
 }
 
 impl Failure {
-    pub(crate) const NO_JSON: i64 = -32700;
-    pub(crate) const NO_REQUEST: i64 = -32600;
-    pub(crate) const NO_VERB: i64 = -32601;
-    pub(crate) const PARAMETER: i64 = -32602;
-    pub(crate) const BUG: i64 = -32603;
-    pub(crate) const LINE_TOO_LONG: i64 = -32001;
-    pub(crate) const PROTOCOL: i64 = -32002;
-    pub(crate) const NO_BASE: i64 = -32010;
-    pub(crate) const DEADLINE: i64 = -32020;
-    pub(crate) const CANCELLED: i64 = -32021;
-    pub(crate) const BUSY: i64 = -32030;
-    pub(crate) const STORE: i64 = -32031;
-    pub(crate) const MESSAGE: i64 = -32040;
+    /// The line is no JSON.
+    pub const NO_JSON: i64 = -32700;
+    /// The line is no request.
+    pub const NO_REQUEST: i64 = -32600;
+    /// There is no such verb.
+    pub const NO_VERB: i64 = -32601;
+    /// A parameter is missing or wrong.
+    pub const PARAMETER: i64 = -32602;
+    /// A bug of ours.
+    pub const BUG: i64 = -32603;
+    /// The line is too long.
+    pub const LINE_TOO_LONG: i64 = -32001;
+    /// No protocol in common, or a call out of its turn.
+    pub const PROTOCOL: i64 = -32002;
+    /// The base of a list is not known.
+    pub const NO_BASE: i64 = -32010;
+    /// The deadline has passed.
+    pub const DEADLINE: i64 = -32020;
+    /// The call was cancelled.
+    pub const CANCELLED: i64 = -32021;
+    /// The store is busy.
+    pub const BUSY: i64 = -32030;
+    /// The store cannot be used.
+    pub const STORE: i64 = -32031;
+    /// A message that is not kept.
+    pub const MESSAGE: i64 = -32040;
     /// The other side's: it has no model for a call.
-    pub(crate) const NO_MODEL: i64 = -32050;
+    pub const NO_MODEL: i64 = -32050;
 
-    pub(crate) fn new(code: i64, message: impl Into<String>) -> Self {
+    /// A failure without data.
+    #[must_use]
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
     /// A parameter that is missing or wrong.
-    pub(crate) fn parameter(message: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn parameter(message: impl Into<String>) -> Self {
         Self::new(Self::PARAMETER, message)
     }
 
-    pub(crate) fn with(self, name: &str, value: Json) -> Self {
+    /// The same with a value that a program may go by.
+    #[must_use]
+    pub fn with(self, name: &str, value: Json) -> Self {
         Self { data: Some(Json::object([(name, value)])), ..self }
     }
 
@@ -67,41 +85,67 @@ impl Failure {
 
 /// The id of a call: what the caller made of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CallId(Json);
+pub struct CallId(Json);
 
 impl CallId {
     /// The id of a line that has none, or none that can be read.
-    pub(crate) fn none() -> Self {
+    #[must_use]
+    pub fn none() -> Self {
         Self(Json::Null)
     }
 
-    pub(crate) fn number(number: u64) -> Self {
+    /// An id that we give.
+    #[must_use]
+    pub fn number(number: u64) -> Self {
         Self(number.into())
     }
 
-    pub(crate) fn as_json(&self) -> &Json {
+    /// As it stands in a line.
+    #[must_use]
+    pub fn as_json(&self) -> &Json {
         &self.0
     }
 
     /// An id that a call can have: a number or a text.
-    pub(crate) fn read(json: &Json) -> Option<Self> {
+    #[must_use]
+    pub fn read(json: &Json) -> Option<Self> {
         matches!(json, Json::Number(_) | Json::String(_)).then(|| Self(json.clone()))
     }
 }
 
 /// What a line says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Frame {
+pub enum Frame {
     /// Wants an answer.
-    Call { id: CallId, verb: String, params: Json },
+    Call {
+        /// Names it in its answer.
+        id: CallId,
+        /// What is to be done.
+        verb: String,
+        /// An object.
+        params: Json,
+    },
     /// Wants none.
-    Notice { verb: String, params: Json },
+    Notice {
+        /// What is told.
+        verb: String,
+        /// An object.
+        params: Json,
+    },
     /// The answer to a call of ours.
-    Answer { id: CallId, result: Result<Json, Failure> },
+    Answer {
+        /// Of our call.
+        id: CallId,
+        /// What the other side says.
+        result: Result<Json, Failure>,
+    },
 }
 
-/// Reads an envelope; where there is none, the id that the complaint is for.
-pub(crate) fn read(line: &[u8]) -> Result<Frame, (CallId, Failure)> {
+/// Reads an envelope.
+///
+/// # Errors
+/// Where there is none: the id that the complaint is for, and the complaint.
+pub fn read(line: &[u8]) -> Result<Frame, (CallId, Failure)> {
     let no_request =
         |id: CallId, why: &str| (id, Failure::new(Failure::NO_REQUEST, format!("the line is no request: {why}")));
     let json = Json::parse(line)
@@ -146,7 +190,8 @@ pub(crate) fn read(line: &[u8]) -> Result<Frame, (CallId, Failure)> {
 }
 
 /// The line of an answer.
-pub(crate) fn answer(id: &CallId, result: &Result<Json, Failure>) -> Vec<u8> {
+#[must_use]
+pub fn answer(id: &CallId, result: &Result<Json, Failure>) -> Vec<u8> {
     let (name, value) = match result {
         Ok(value) => ("result", value.to_text()),
         Err(failure) => ("error", failure.to_json().to_text()),
@@ -162,7 +207,8 @@ pub(crate) fn answer(id: &CallId, result: &Result<Json, Failure>) -> Vec<u8> {
 }
 
 /// The line of a call of ours.
-pub(crate) fn call(id: &CallId, verb: &str, params: Json) -> Vec<u8> {
+#[must_use]
+pub fn call(id: &CallId, verb: &str, params: Json) -> Vec<u8> {
     let version = ("jsonrpc", "2.0".into());
     let mut line = Json::object([version, ("id", id.0.clone()), ("method", verb.into()), ("params", params)]).to_text();
     line.push(b'\n');
@@ -171,11 +217,12 @@ pub(crate) fn call(id: &CallId, verb: &str, params: Json) -> Vec<u8> {
 
 /// The parameters of a call; each is taken out once.
 #[derive(Debug)]
-pub(crate) struct Params(Vec<(JsonString, Json)>);
+pub struct Params(Vec<(JsonString, Json)>);
 
 impl Params {
     /// An object's entries; nothing for anything else.
-    pub(crate) fn new(json: Json) -> Self {
+    #[must_use]
+    pub fn new(json: Json) -> Self {
         match json {
             Json::Object(entries) => Self(entries),
             _ => Self(Vec::new()),
@@ -183,41 +230,66 @@ impl Params {
     }
 
     /// A parameter that is there and not `null`. Of twins the last counts.
-    pub(crate) fn take(&mut self, name: &str) -> Option<Json> {
+    pub fn take(&mut self, name: &str) -> Option<Json> {
         let at = self.0.iter().rposition(|(key, _)| key.as_bytes() == name.as_bytes())?;
         Some(self.0.swap_remove(at).1).filter(|value| !value.is_null())
     }
 
     /// Whether a parameter is there and not `null`.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
         self.0.iter().rfind(|(key, _)| key.as_bytes() == name.as_bytes()).is_some_and(|(_, value)| !value.is_null())
     }
 
-    pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, Failure> {
+    /// A text.
+    ///
+    /// # Errors
+    /// Where it is something else.
+    pub fn text(&mut self, name: &str) -> Result<Option<String>, Failure> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let Json::String(text) = value else { return Err(wrong(name, "a text")) };
         Ok(Some(text.to_str_lossy().into_owned()))
     }
 
-    pub(crate) fn needed_text(&mut self, name: &str) -> Result<String, Failure> {
+    /// A text that must be there.
+    ///
+    /// # Errors
+    /// Where it is not, or is something else.
+    pub fn needed_text(&mut self, name: &str) -> Result<String, Failure> {
         self.text(name)?.ok_or_else(|| missing(name))
     }
 
-    pub(crate) fn number(&mut self, name: &str) -> Result<Option<u64>, Failure> {
+    /// A whole number, 0 or more.
+    ///
+    /// # Errors
+    /// Where it is something else.
+    pub fn number(&mut self, name: &str) -> Result<Option<u64>, Failure> {
         let Some(value) = self.take(name) else { return Ok(None) };
         value.as_u64().map(Some).ok_or_else(|| wrong(name, "a whole number, 0 or more"))
     }
 
-    pub(crate) fn needed_number(&mut self, name: &str) -> Result<u64, Failure> {
+    /// A whole number that must be there.
+    ///
+    /// # Errors
+    /// Where it is not, or is something else.
+    pub fn needed_number(&mut self, name: &str) -> Result<u64, Failure> {
         self.number(name)?.ok_or_else(|| missing(name))
     }
 
-    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Failure> {
+    /// True or false; false where it is not there.
+    ///
+    /// # Errors
+    /// Where it is something else.
+    pub fn flag(&mut self, name: &str) -> Result<bool, Failure> {
         let Some(value) = self.take(name) else { return Ok(false) };
         value.as_bool().ok_or_else(|| wrong(name, "true or false"))
     }
 
-    pub(crate) fn object(&mut self, name: &str) -> Result<Option<Self>, Failure> {
+    /// The entries of an object.
+    ///
+    /// # Errors
+    /// Where it is something else.
+    pub fn object(&mut self, name: &str) -> Result<Option<Self>, Failure> {
         match self.take(name) {
             None => Ok(None),
             Some(Json::Object(entries)) => Ok(Some(Self(entries))),
@@ -226,26 +298,33 @@ impl Params {
     }
 
     /// The names that nobody took, in their order.
-    pub(crate) fn names(&self) -> Vec<String> {
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|(name, _)| quoted(&name.to_str_lossy())).collect()
     }
 
     /// What nobody took.
-    pub(crate) fn into_rest(self) -> Vec<(JsonString, Json)> {
+    #[must_use]
+    pub fn into_rest(self) -> Vec<(JsonString, Json)> {
         self.0
     }
 }
 
-pub(crate) fn missing(name: &str) -> Failure {
+/// A parameter that is not there.
+#[must_use]
+pub fn missing(name: &str) -> Failure {
     Failure::parameter(format!("{name} is missing"))
 }
 
-pub(crate) fn wrong(name: &str, right: &str) -> Failure {
+/// A parameter that is not what it should be.
+#[must_use]
+pub fn wrong(name: &str, right: &str) -> Failure {
     Failure::parameter(format!("{name} must be {right}"))
 }
 
 /// A text of somebody else in one line, cut where it is long.
-pub(crate) fn quoted(text: &str) -> String {
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let is_long = text.chars().nth(QUOTED_CHARS_MAX).is_some();
     let mut short: String = text.chars().take(QUOTED_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if is_long {
@@ -256,7 +335,7 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub enum Line {
     /// A line without its end; the last one may have had none.
     Text(Vec<u8>),
     /// One that was longer than the bound, and is passed over.
@@ -266,7 +345,10 @@ pub(crate) enum Line {
 }
 
 /// Reads the next line of at most `bytes_max` bytes.
-pub(crate) fn next_line(input: &mut dyn BufRead, bytes_max: usize) -> io::Result<Line> {
+///
+/// # Errors
+/// As the input.
+pub fn next_line(input: &mut dyn BufRead, bytes_max: usize) -> io::Result<Line> {
     let mut line = Vec::new();
     let mut is_too_long = false;
     loop {

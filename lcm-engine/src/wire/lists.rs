@@ -6,25 +6,29 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use lcm_core::Json;
-use lcm_engine::service::{OutMessage, SessionKey};
 
 use super::frame::{Failure, wrong};
+use crate::service::{OutMessage, SessionKey};
 
 /// Bases that are kept of one session.
-pub(crate) const BASES_MAX: usize = 8;
+pub const BASES_MAX: usize = 8;
 /// Bytes of messages that all bases of a connection may hold; each list counts whole.
 const BASES_BYTES_MAX: usize = 256 << 20;
 
 /// A message as compact JSON text.
-pub(crate) type Message = Arc<[u8]>;
+pub type Message = Arc<[u8]>;
 
 /// A list, as a host holds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct List(pub(crate) Vec<Message>);
+pub struct List(
+    /// Its messages.
+    pub Vec<Message>,
+);
 
 impl List {
     /// The messages as the engine takes them.
-    pub(crate) fn to_messages(&self) -> Vec<Vec<u8>> {
+    #[must_use]
+    pub fn to_messages(&self) -> Vec<Vec<u8>> {
         self.0.iter().map(|message| message.to_vec()).collect()
     }
 
@@ -34,7 +38,8 @@ impl List {
 
     /// The list that an answer of the engine makes of this one, and what makes it: splices, each to what the one
     /// before made.
-    pub(crate) fn changed(&self, messages: &[OutMessage]) -> (Self, Json) {
+    #[must_use]
+    pub fn changed(&self, messages: &[OutMessage]) -> (Self, Json) {
         let mut list = Vec::with_capacity(messages.len());
         let mut splices = Vec::new();
         // How much of this list is behind us, and a splice that is not finished: where it begins, what it inserts.
@@ -78,7 +83,7 @@ fn number(number: usize) -> Json {
 
 /// The lists that a connection knows.
 #[derive(Debug)]
-pub(crate) struct Bases {
+pub struct Bases {
     /// What every name of a base begins with: another child's base must not be taken for one of ours.
     stamp: String,
     count: u64,
@@ -90,12 +95,13 @@ pub(crate) struct Bases {
 
 impl Bases {
     /// No lists; `stamp` is another one in every child.
-    pub(crate) fn new(stamp: String) -> Self {
+    #[must_use]
+    pub fn new(stamp: String) -> Self {
         Self { stamp, count: 0, sessions: HashMap::new(), order: VecDeque::new(), bytes: 0 }
     }
 
     /// Keeps a list; gives its name.
-    pub(crate) fn put(&mut self, session: &SessionKey, list: Arc<List>) -> String {
+    pub fn put(&mut self, session: &SessionKey, list: Arc<List>) -> String {
         let bases = self.sessions.entry(session.clone()).or_default();
         if let Some((name, _)) = bases.iter().find(|(_, known)| Arc::ptr_eq(known, &list)) {
             return name.clone();
@@ -138,7 +144,7 @@ impl Bases {
     ///
     /// # Errors
     /// Where its shape is wrong, or its base is not known.
-    pub(crate) fn list(&self, session: &SessionKey, json: Json) -> Result<Arc<List>, Failure> {
+    pub fn list(&self, session: &SessionKey, json: Json) -> Result<Arc<List>, Failure> {
         let Json::Object(entries) = json else { return Err(wrong("list", "an object with all, or base and splices")) };
         let (mut all, mut base, mut splices) = (None, None, None);
         for (key, value) in entries {
