@@ -6,7 +6,7 @@ use lcm_core::{IdPrefix, Message, NodeId, Summary};
 use lcm_store::{Buffer, Placed, Scope, Snapshot};
 
 use super::element::{Element, Mark, Sent, head_of};
-use super::live::{is_our_line, recall_holds};
+use super::live::{has_line_behind, is_our_line, recall_holds};
 use crate::assemble;
 use crate::error::EngineError;
 use crate::hosts::told::Told;
@@ -37,9 +37,10 @@ pub(crate) fn behind(snapshot: &Snapshot, scope: &Scope, sent: Sent<'_>) -> Resu
     let mut ours = Vec::with_capacity(elements.len());
     // Who shows a fold again quotes it.
     let mut seen = HashSet::new();
-    for element in &elements {
+    for (at, element) in elements.iter().enumerate() {
         ours.push(match &element.mark {
             None | Some(Mark::Between) => None,
+            Some(Mark::Recall(_)) if !has_line_behind(&elements, at) => None,
             Some(Mark::Recall(claims)) => recall_holds(snapshot, scope, claims)?.then_some(Behind::Recall),
             Some(Mark::Folds { named, text }) => folds(snapshot, scope, named, text)?
                 .filter(|folds| folds.iter().all(|fold| seen.insert(fold.id)))

@@ -6,6 +6,7 @@
 //! Here a host's list becomes one that can be aligned: what reads like something of ours is checked against what it
 //! names, and stands for that, or for nothing but itself.
 
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -241,11 +242,13 @@ impl Live {
         let mut all = Vec::with_capacity(elements.len());
         // Who shows a fold again quotes it.
         let mut seen = HashSet::new();
-        for element in elements {
+        for (at, element) in elements.iter().enumerate() {
             all.push(match &element.mark {
                 None | Some(Mark::Between) => None,
                 Some(Mark::Part { of, text }) => self.whole_of(snapshot, element, of, text)?.map(Ours::Part),
+                Some(Mark::Recall(_)) if !has_line_behind(elements, at) => None,
                 Some(Mark::Recall(claims)) => self.has_recalled(snapshot, element, claims)?.then_some(Ours::Recall),
+
                 Some(Mark::Folds { named, text }) => {
                     let folds = self.folds_of(snapshot, named, text)?;
                     folds.filter(|folds| folds.iter().all(|fold| seen.insert(fold.id))).map(Ours::Folds)
@@ -470,6 +473,11 @@ fn view_of(line: &Line, folds: &[&Fold]) -> Option<View> {
         view = view.fold(first, next, fold.id).ok()?;
     }
     Some(view)
+}
+
+/// Whether a line of ours stands behind an element, as it does behind all that we recall: who pastes a block says it.
+pub(super) fn has_line_behind(elements: &[impl Borrow<Element>], at: usize) -> bool {
+    elements.get(at + 1).is_some_and(|next| Borrow::<Element>::borrow(next).is_like_line())
 }
 
 /// Whether all that a text claims to recall was said, in scope.

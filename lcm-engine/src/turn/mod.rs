@@ -202,8 +202,9 @@ impl<'r> Turn<'r> {
         let head = head_of(&self.elements);
         let scope = owner_scope(&self.request.key.owner);
         let mut recalls = Vec::with_capacity(self.elements.len());
-        for element in &self.elements {
-            let holds = element.recalls().map_or(Ok(false), |claims| live::recall_holds(snapshot, &scope, claims))?;
+        for (at, element) in self.elements.iter().enumerate() {
+            let claims = element.recalls().filter(|_| live::has_line_behind(&self.elements, at));
+            let holds = claims.map_or(Ok(false), |claims| live::recall_holds(snapshot, &scope, claims))?;
             recalls.push(holds.then_some(()));
         }
         let is_ours = |at: usize| {
