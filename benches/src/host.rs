@@ -1,7 +1,9 @@
 //! A host as the benches play it: it opens the engine, shows it what was said, and asks.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use lcm_core::tokens::TokenCounter;
 use lcm_core::{Json, Message, Owner, SessionId};
 use lcm_engine::Engine;
 use lcm_engine::error::EngineError;
@@ -31,6 +33,12 @@ impl Host {
         let store = Store::open(home, OpenOptions::default())?;
         let owner = Owner { agent: "bench".to_owned(), person: "owner".to_owned() };
         Ok(Self { engine: Engine::new(store), owner })
+    }
+
+    /// The same host, whose requests are judged by another counter than the stored one.
+    #[must_use]
+    pub fn judged_by(self, counter: Arc<dyn TokenCounter>) -> Self {
+        Self { engine: self.engine.with_counter(counter), ..self }
     }
 
     /// The engine.

@@ -2,5 +2,7 @@
 
 pub mod host;
 pub mod measure;
+#[cfg(feature = "o200k")]
+pub mod o200k;
 pub mod workload;
 pub mod talk;

@@ -3,7 +3,9 @@
 //! Everything of ours begins with [`MARK`]. A fold is a block of quoted lines between a line that names it and a line
 //! that ends it; as every line of it is quoted, nothing in it can end it. Neighbouring folds share a message. The text
 //! depends on the summaries alone, so it is the same in every process and for ever, and a list that shows it proves
-//! what it stands for. Pure.
+//! what it stands for. Pure. Recalled originals have a room of their own (`recall`).
+
+pub(crate) mod recall;
 
 use lcm_core::{Arrival, Handle, HandleKind, IdPrefix, NodeId, Summary};
 

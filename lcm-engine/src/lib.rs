@@ -34,9 +34,9 @@ pub mod error;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use lcm_core::tokens::Correction;
+use lcm_core::tokens::{Correction, TokenCounter};
 use lcm_core::{Arrival, OrderKey, SessionId, TimelineId};
 use lcm_store::{CheckOptions, CheckReport, IndexStatus, Pace, Session, Snapshot, Store, StoreError};
 
@@ -48,6 +48,7 @@ use crate::hosts::Incoming;
 use crate::ingest::Job;
 use crate::known::Known;
 use crate::redact::Redactor;
+use crate::select::{Meter, Selecting};
 use crate::service::{
     AssembleRequest, Assembled, CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion,
     ExportRecord, ExportRequest, GrepPage, GrepRequest, HistoryChanged, ImportOptions, Imported, IngestRequest,
@@ -85,6 +86,10 @@ pub struct Engine {
     futile: Mutex<HashMap<SessionKey, u64>>,
     /// What counts are corrected by, model by model.
     usage: Usage,
+    /// What was selected for the last requests.
+    selections: select::Memory,
+    /// By what the budgets of requests are judged; `None` for the stored count.
+    judge: Option<Arc<dyn TokenCounter>>,
 }
 
 #[derive(Default)]
@@ -113,8 +118,15 @@ impl Engine {
     /// An engine on a store that is open.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        let (remembered, live, futile, usage) = Default::default();
-        Self { store, redactor: None, remembered, live, futile, usage }
+        let (remembered, live, futile, usage, selections) = Default::default();
+        Self { store, redactor: None, remembered, live, futile, usage, selections, judge: None }
+    }
+
+    /// The same engine, which judges the budgets of single requests by this counter and takes its figures as they are.
+    /// What is stored, when lists are compressed, and what is reported of them stay with the stored count.
+    #[must_use]
+    pub fn with_counter(self, counter: Arc<dyn TokenCounter>) -> Self {
+        Self { judge: Some(counter), ..self }
     }
 
     /// The same engine, which keeps no secrets that the redactor knows. What the store has already stays as it is.
@@ -333,7 +345,20 @@ impl Service for Engine {
     }
 
     fn select(&self, request: &SelectRequest) -> Result<Selected, EngineError> {
-        select::select(&self.store, request)
+        let correction =
+            request.model.as_deref().map_or_else(Correction::default, |model| self.usage.correction(model));
+        let selecting = Selecting {
+            store: &self.store,
+            redactor: self.redactor.as_ref(),
+            meter: Meter { judge: self.judge.as_deref(), correction },
+            remembered: &|session| self.take_live(session),
+            memory: &self.selections,
+        };
+        let (selected, live) = select::select(&selecting, request)?;
+        if let Some(live) = live {
+            self.put_live(live);
+        }
+        Ok(selected)
     }
 
     fn call_tool(&self, call: &ToolCall<'_>) -> ToolAnswer {

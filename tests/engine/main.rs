@@ -12,4 +12,5 @@ mod summarizers;
 mod lists;
 mod secrets;
 mod counts;
+mod select;
 mod found;

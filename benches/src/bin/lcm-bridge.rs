@@ -1,6 +1,6 @@
 //! `lcm-bridge`: lcm behind the line protocol of the quality benchmark.
 //!
-//! One JSON object a line in, one out: `reset`, `add`, `search`, `grep`, `compress`, `expand_all`; and what `talk` answers. Every namespace is a session
+//! One JSON object a line in, one out: `reset`, `add`, `search`, `grep`, `select`, `compress`, `expand_all`; and what `talk` answers. Every namespace is a session
 //! of one store, told to the engine message by message as a host does, and asked about through the same calls that
 //! agents' tools use. An operation that the engine has not is answered with an error.
 
@@ -23,7 +23,8 @@ use lcm_core::{Arrival, SessionId};
 use lcm_engine::EngineError;
 use lcm_engine::compress::CompressOptions;
 use lcm_engine::service::{
-    CompressRequest, GrepRequest, LetterCase, Order, Pattern, ReadRequest, Scope, SearchMode, SearchRequest, Service,
+    CompressRequest, GrepRequest, LetterCase, Order, OutMessage, Pattern, ReadRequest, RecallOptions, Scope,
+    SearchMode, SearchRequest, SelectRequest, Service,
 };
 use lcm_store::{Grep, Pace, Words};
 use serde::Deserialize;
@@ -64,6 +65,8 @@ struct Namespace {
     name: String,
     session: Option<SessionId>,
     said: u64,
+    /// The whole list, as a host would send it.
+    list: Vec<Vec<u8>>,
     ids: HashMap<Arrival, Value>,
 }
 
@@ -90,7 +93,10 @@ fn serve() -> Result<(), Box<dyn Error>> {
     let kept = std::env::args().nth(1).map(PathBuf::from);
     let scratch = tempfile::tempdir()?;
     let home = kept.unwrap_or_else(|| scratch.path().join("lcm"));
-    let mut bridge = Bridge { host: Host::open(&home)?, namespaces: HashMap::new(), resets: 0, fresh: false };
+    let host = Host::open(&home)?;
+    #[cfg(feature = "o200k")]
+    let host = host.judged_by(std::sync::Arc::new(lcm_benches::o200k::O200k));
+    let mut bridge = Bridge { host, namespaces: HashMap::new(), resets: 0, fresh: false };
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -148,6 +154,7 @@ impl Bridge {
                 })
             }
             "compress" => self.compress(&request),
+            "select" => self.select(&request),
             "expand_all" => self.expand_all(&request.ns),
             other => Err(format!("there is no operation {other}").into()),
         }
@@ -158,9 +165,11 @@ impl Bridge {
         if namespace.name.is_empty() {
             namespace.name = key(ns);
         }
+        let said = json.clone().into_bytes();
         let done = self.host.say(&namespace.name, namespace.said, &[Said { json, seen_ms: 0 }])?;
         namespace.session = done.session;
         namespace.said += 1;
+        namespace.list.push(said);
         let (number, _) = done.numbers.ok_or("a new message got no number")?;
         namespace.ids.insert(number, id);
         self.fresh = true;
@@ -181,6 +190,40 @@ impl Bridge {
         namespace.session = done.turned.session;
         self.fresh = true;
         talk::with_messages(&json!({}), &done.list(&given))
+    }
+
+    /// What of a namespace goes into one request: its whole list is the request. Budgets are judged in
+    /// o200k where that is compiled in, else by the stored count, which errs on the high side.
+    fn select(&mut self, request: &Request) -> Result<String, Box<dyn Error>> {
+        self.rest()?;
+        let Some((namespace, session)) = self.namespace(&request.ns) else {
+            return talk::with_messages(&json!({}), &[]);
+        };
+        let wanted = SelectRequest {
+            turn: self.host.turn(OWNER, &namespace.name, namespace.list.clone()),
+            head: 0,
+            budget_tokens: request.budget_tokens,
+            model: None,
+            query: Some(request.query.clone()).filter(|query| !query.is_empty()),
+            scope: self.host.scope(Some(session)),
+            folding: CompressOptions { threshold_tokens: request.budget_tokens, ..CompressOptions::default() },
+            recall: RecallOptions { tokens_max: u64::MAX },
+        };
+        let done = self.host.engine().select(&wanted)?;
+        let recalled: Vec<&Value> =
+            done.recalled.iter().filter_map(|one| namespace.ids.get(&one.entry.number)).collect();
+        let given = done.messages.iter().flatten().filter_map(|message| match message {
+            OutMessage::Given(at) => Some(*at),
+            OutMessage::Made(_) => None,
+        });
+        let told = json!({
+            "reason": done.reason, "before": done.tokens_before, "after": done.tokens_after, "recalled": recalled,
+            "given": given.collect::<Vec<_>>(),
+        });
+        // Where nothing valid fits, nothing is sent: a host would send its list and be refused.
+        let is_over = done.messages.is_none() && done.tokens_before > request.budget_tokens;
+        let list = if is_over { Vec::new() } else { done.list(&wanted.turn.messages) };
+        talk::with_messages(&told, &list)
     }
 
     /// What the caller calls the messages that `ask` finds in a namespace.

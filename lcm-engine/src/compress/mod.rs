@@ -16,14 +16,16 @@ pub(crate) mod extract;
 mod options;
 mod pass;
 mod shape;
+mod newest;
 
 use std::sync::Arc;
 
 use lcm_core::tokens::{Correction, Estimate};
 use lcm_store::{Snapshot, Store};
 
+pub(crate) use self::newest::Room;
 pub use self::options::CompressOptions;
-use self::pass::Pass;
+pub(crate) use self::pass::Pass;
 use self::plan::Limits;
 use self::summary::{Guidance, Writer};
 use crate::error::EngineError;

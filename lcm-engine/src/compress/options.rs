@@ -50,7 +50,7 @@ impl Default for CompressOptions {
 
 impl CompressOptions {
     /// What a plan must keep to, for a list of so many tokens.
-    pub(super) fn limits(&self, tokens: u64, target: u64, correction: Correction) -> Limits {
+    pub(crate) fn limits(&self, tokens: u64, target: u64, correction: Correction) -> Limits {
         let base = correction.stored_within(self.threshold_tokens).min(tokens.max(1));
         Limits {
             target: target.min(base),

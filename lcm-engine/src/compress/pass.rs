@@ -23,7 +23,7 @@ use crate::hosts::IncomingMessage;
 use crate::hosts::speech::{Dialect, Speech};
 use crate::hosts::told::Told;
 use crate::service::{OutMessage, TurnRequest};
-use crate::turn::{self, Element, Fold, List, Live, Ours, Sent};
+use crate::turn::{self, Element, Fold, Line, List, Live, Ours, Sent};
 
 /// What stands around folds: the message that holds them, and the line between it and a user's.
 const AROUND_COST: u64 = 40;
@@ -31,34 +31,34 @@ const AROUND_COST: u64 = 40;
 const ROUNDS_MAX: usize = 64;
 
 /// A unit, and what is shown of it.
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub(super) unit: Unit,
     pub(super) piece: Piece,
 }
 
 /// What is shown of one unit.
-pub(super) enum Piece {
+pub(crate) enum Piece {
     /// Elements of the list, as they were given, but for those that are shown in part.
     Given(Range<usize>, Vec<Part>),
     Fold(Fold),
 }
 
 /// An element that is shown in part.
-pub(super) struct Part {
+pub(crate) struct Part {
     pub(super) element: usize,
     pub(super) json: Vec<u8>,
     pub(super) tokens: u64,
 }
 
 /// One pass over a list.
-pub(super) struct Pass<'a> {
+pub(crate) struct Pass<'a> {
     snapshot: &'a Snapshot,
     request: &'a TurnRequest,
     pub(super) elements: &'a [Arc<Element>],
-    live: &'a mut Live,
+    pub(super) live: &'a mut Live,
     list: List,
     pub(super) dialect: Dialect,
-    limits: Limits,
+    pub(super) limits: Limits,
     pub(super) entries: Vec<Entry>,
     /// Elements at the head: system messages.
     pub(super) head: usize,
@@ -70,7 +70,7 @@ pub(super) struct Pass<'a> {
 impl<'a> Pass<'a> {
     /// Begins a pass; `None` where the list shows messages in another order than they were said.
     #[expect(clippy::too_many_arguments, reason = "everything that a pass depends on, each once")]
-    pub(super) fn new(
+    pub(crate) fn new(
         snapshot: &'a Snapshot,
         request: &'a TurnRequest,
         elements: &'a [Arc<Element>],
@@ -164,14 +164,19 @@ impl<'a> Pass<'a> {
         Ok(count)
     }
 
+    /// The session's line.
+    pub(crate) fn line(&self) -> &Line {
+        &self.live.line
+    }
+
     /// Whether anything is shown otherwise than it was given.
-    pub(super) fn has_changed(&self) -> bool {
+    pub(crate) fn has_changed(&self) -> bool {
         let is_cut = |entry: &Entry| matches!(&entry.piece, Piece::Given(_, parts) if !parts.is_empty());
         !self.made.is_empty() || self.entries.iter().any(is_cut)
     }
 
     /// The folds that are shown, in order.
-    pub(super) fn folds(&self) -> impl Iterator<Item = &Fold> {
+    pub(crate) fn folds(&self) -> impl Iterator<Item = &Fold> {
         self.entries.iter().filter_map(Entry::fold)
     }
 
@@ -182,7 +187,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Keeps the summaries that are shown, and those they stand for, and what models cost, in one commit.
-    pub(super) fn keep(&mut self, store: &Store) -> Result<Option<OpId>, EngineError> {
+    pub(crate) fn keep(&mut self, store: &Store) -> Result<Option<OpId>, EngineError> {
         let snapshot = store.snapshot()?;
         let scope = turn::owner_scope(&self.live.session.owner);
         let mut new = Vec::new();
@@ -214,7 +219,7 @@ impl<'a> Pass<'a> {
         })
     }
 
-    fn units(&self) -> Vec<Unit> {
+    pub(super) fn units(&self) -> Vec<Unit> {
         self.entries.iter().map(|entry| entry.unit.clone()).collect()
     }
 
@@ -230,7 +235,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Carries a step out; whether it changed anything.
-    fn carry_out(&mut self, step: Step) -> Result<bool, EngineError> {
+    pub(super) fn carry_out(&mut self, step: Step) -> Result<bool, EngineError> {
         match step {
             Step::Part { unit, message, budget } => self.cut(unit, message, budget),
             Step::Leaf { units, budget, is_within } => self.leaf(units, budget, is_within),
@@ -403,7 +408,7 @@ impl Entry {
 /// Divides a list behind its head into units; `None` where an element has no place.
 fn entries(elements: &[Arc<Element>], head: usize, list: &List, live: &Live, fold_cost: u64) -> Option<Vec<Entry>> {
     let mut entries: Vec<Entry> = Vec::new();
-    let is_folds = |at: usize| matches!(list.ours[at], Some(Ours::Folds(_) | Ours::Between));
+    let is_folds = |at: usize| matches!(list.ours[at], Some(Ours::Folds(_) | Ours::Recall | Ours::Between));
     let mut at = head;
     while at < elements.len() {
         if is_folds(at) {
@@ -417,8 +422,17 @@ fn entries(elements: &[Arc<Element>], head: usize, list: &List, live: &Live, fol
         for atom in atoms::atoms(&speeches) {
             let range = at + atom.range.start..at + atom.range.end;
             let (mut first, mut end_place) = (usize::MAX, 0);
+            let mut is_new = false;
             for element in range.clone() {
-                let (Fate::Known(place) | Fate::Revised(place)) = list.alignment.fates[element] else { return None };
+                let place = match list.alignment.fates[element] {
+                    Fate::Known(place) | Fate::Revised(place) => place,
+                    // A list that was not taken in: what is new in it will stand behind all.
+                    Fate::New => {
+                        is_new = true;
+                        live.line.len() + element
+                    }
+                    Fate::Ours | Fate::Late(_) => return None,
+                };
                 (first, end_place) = (first.min(place), end_place.max(place + 1));
             }
             let places = first..end_place;
@@ -432,7 +446,7 @@ fn entries(elements: &[Arc<Element>], head: usize, list: &List, live: &Live, fol
                 is_sound: atom.is_sound && (is_open || !atom.is_open),
                 is_open,
                 is_request: elements[range.start].speech.is_request(),
-                is_pinned: places.clone().any(|place| live.is_pinned(place)),
+                is_pinned: is_new || places.clone().any(|place| live.is_pinned(place)),
                 parts,
             };
             let unit = Unit { places, tokens: cost_of(&elements[range.clone()]), kind: Kind::Said(said) };

@@ -235,11 +235,11 @@ fn without_texts(units: &[Unit], limits: &Limits, steps: &[Step], beside: u64) -
     beside + folds.min(limits.summaries_max) + (said + come).saturating_sub(gone)
 }
 
-fn cost(units: &[Unit]) -> u64 {
+pub(super) fn cost(units: &[Unit]) -> u64 {
     units.iter().map(|unit| unit.tokens).sum()
 }
 
-fn is_fold(unit: &Unit) -> bool {
+pub(super) fn is_fold(unit: &Unit) -> bool {
     matches!(unit.kind, Kind::Fold { .. })
 }
 
@@ -329,7 +329,7 @@ fn tail_from(units: &[Unit], live: usize, limits: &Limits, pressure: u8) -> usiz
 }
 
 /// Cuts a run of units into leaves.
-fn leaves(units: &[Unit], run: Range<usize>, limits: &Limits, mut is_within: bool, steps: &mut Vec<Step>) {
+pub(super) fn leaves(units: &[Unit], run: Range<usize>, limits: &Limits, mut is_within: bool, steps: &mut Vec<Step>) {
     let must = |unit: &Unit| matches!(&unit.kind, Kind::Said(said) if !said.is_sound);
     let mut begin = run.start;
     let mut tokens = 0;

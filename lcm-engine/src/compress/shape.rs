@@ -60,7 +60,7 @@ impl Pass<'_> {
     }
 
     /// What the rules of providers see of a list.
-    pub(super) fn speeches(&self, messages: &[OutMessage]) -> Result<Vec<Speech>, EngineError> {
+    pub(crate) fn speeches(&self, messages: &[OutMessage]) -> Result<Vec<Speech>, EngineError> {
         let speech = |message: &OutMessage| match message {
             OutMessage::Given(element) => Ok(self.elements[*element].speech.clone()),
             OutMessage::Made(json) => Ok(with_tree(&Message::parse(json)?.encode()?, Speech::of)?),

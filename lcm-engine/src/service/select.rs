@@ -41,7 +41,7 @@ pub struct Selected {
     pub messages: Option<Vec<OutMessage>>,
     /// Why the list is as it was.
     pub reason: Option<String>,
-    /// What the list cost by the corrected count.
+    /// What the list cost by the count in force; 0 where it was seen without counting that nothing is to be done.
     pub tokens_before: u64,
     /// What it costs now.
     pub tokens_after: u64,
@@ -49,6 +49,14 @@ pub struct Selected {
     pub recalled: Vec<Recalled>,
     /// What was a candidate and is not there, best first; a few of them.
     pub left_out: Vec<Recalled>,
+}
+
+impl Selected {
+    /// The list to send: what came of the one that was given, or that one.
+    #[must_use]
+    pub fn list(&self, given: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        OutMessage::list(self.messages.as_deref(), given)
+    }
 }
 
 /// An original that was a candidate for a request.

@@ -152,12 +152,7 @@ impl Compressed {
     /// The list to use: what came of the one that was given, or that one.
     #[must_use]
     pub fn list(&self, given: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        let Some(messages) = &self.messages else { return given.to_vec() };
-        let message = |message: &OutMessage| match message {
-            OutMessage::Given(at) => given.get(*at).cloned(),
-            OutMessage::Made(json) => Some(json.clone()),
-        };
-        messages.iter().filter_map(message).collect()
+        OutMessage::list(self.messages.as_deref(), given)
     }
 }
 
@@ -199,6 +194,18 @@ pub enum OutMessage {
     Given(usize),
     /// One that we made, as JSON text.
     Made(Vec<u8>),
+}
+
+impl OutMessage {
+    /// A list of them as JSON texts; the one that was given where there is none.
+    pub(super) fn list(messages: Option<&[Self]>, given: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let Some(messages) = messages else { return given.to_vec() };
+        let message = |message: &Self| match message {
+            Self::Given(at) => given.get(*at).cloned(),
+            Self::Made(json) => Some(json.clone()),
+        };
+        messages.iter().filter_map(message).collect()
+    }
 }
 
 /// Who said something, and in which session.

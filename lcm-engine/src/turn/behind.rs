@@ -6,7 +6,7 @@ use lcm_core::{IdPrefix, Message, NodeId, Summary};
 use lcm_store::{Buffer, Placed, Scope, Snapshot};
 
 use super::element::{Element, Mark, Sent, head_of};
-use super::live::is_our_line;
+use super::live::{has_line_behind, is_our_line, recall_holds};
 use crate::assemble;
 use crate::error::EngineError;
 use crate::hosts::told::Told;
@@ -18,6 +18,8 @@ use crate::service::{Child, DownTo, ExpandRequest, Expansion};
 enum Behind {
     Folds(Vec<Unfolded>),
     Whole(Vec<u8>),
+    /// Nothing: what it quotes stands elsewhere.
+    Recall,
     Between,
 }
 
@@ -35,9 +37,11 @@ pub(crate) fn behind(snapshot: &Snapshot, scope: &Scope, sent: Sent<'_>) -> Resu
     let mut ours = Vec::with_capacity(elements.len());
     // Who shows a fold again quotes it.
     let mut seen = HashSet::new();
-    for element in &elements {
+    for (at, element) in elements.iter().enumerate() {
         ours.push(match &element.mark {
             None | Some(Mark::Between) => None,
+            Some(Mark::Recall(_)) if !has_line_behind(&elements, at) => None,
+            Some(Mark::Recall(claims)) => recall_holds(snapshot, scope, claims)?.then_some(Behind::Recall),
             Some(Mark::Folds { named, text }) => folds(snapshot, scope, named, text)?
                 .filter(|folds| folds.iter().all(|fold| seen.insert(fold.id)))
                 .map(Behind::Folds),
@@ -47,7 +51,7 @@ pub(crate) fn behind(snapshot: &Snapshot, scope: &Scope, sent: Sent<'_>) -> Resu
     let head = head_of(&elements);
     for (at, element) in elements.iter().enumerate() {
         if matches!(element.mark, Some(Mark::Between))
-            && is_our_line(&ours, at, head, |ours| matches!(ours, Behind::Folds(_)))
+            && is_our_line(&ours, at, head, |ours| matches!(ours, Behind::Folds(_) | Behind::Recall))
         {
             ours[at] = Some(Behind::Between);
         }
@@ -57,7 +61,7 @@ pub(crate) fn behind(snapshot: &Snapshot, scope: &Scope, sent: Sent<'_>) -> Resu
     let mut held: Vec<Vec<u8>> = Vec::new();
     for (at, (element, ours)) in elements.iter().zip(ours).enumerate() {
         match ours {
-            Some(Behind::Between) => {}
+            Some(Behind::Recall | Behind::Between) => {}
             Some(Behind::Whole(whole)) => originals.push(whole),
             Some(Behind::Folds(folds)) => {
                 for fold in folds {

@@ -1,12 +1,14 @@
 //! One element of a host's list: what is known of its text without reading it again.
 
 use std::borrow::Borrow;
+use std::sync::OnceLock;
 
 use lcm_core::{EncodedMessage, IdPrefix, Json, JsonString, Message, NodeId, Role};
 use memchr::memmem;
 
 use crate::align::Signs;
 use crate::assemble;
+use crate::assemble::recall::{self, Claim};
 use crate::error::EngineError;
 use crate::hosts::speech::{Dialect, Speech};
 use crate::hosts::told::Told;
@@ -23,6 +25,8 @@ pub(crate) struct Element {
     /// The message as it can be sent, where it holds halves of pairs: those replaced.
     pub(crate) sendable: Option<Vec<u8>>,
     pub(super) mark: Option<Mark>,
+    /// What another counter than the stored one makes of it, once that was asked: see `select`.
+    pub(crate) judged: OnceLock<u32>,
 }
 
 /// What an element that reads like something of ours says it is. Anybody can write such a text, so it is a claim: it is
@@ -37,7 +41,9 @@ pub(super) enum Mark {
         of: IdPrefix,
         text: String,
     },
-    /// A line between two messages of one role. Ours only beside folds.
+    /// Originals that were recalled into one request; they stand for nothing.
+    Recall(Vec<Claim>),
+    /// A line between two messages of one role. Ours only beside folds and what was recalled.
     Between,
 }
 
@@ -59,7 +65,12 @@ impl Element {
         };
         let mark = told.and_then(|told| mark_of(&speech, &told));
         let signs = Signs::of(&speech);
-        Ok((Self { id: encoded.id, speech, signs, tokens, sendable, mark }, encoded))
+        Ok((Self { id: encoded.id, speech, signs, tokens, sendable, mark, judged: OnceLock::new() }, encoded))
+    }
+
+    /// Whether it reads like something of ours.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.mark.is_some()
     }
 
     /// Whether it reads like a fold of ours.
@@ -72,12 +83,20 @@ impl Element {
         matches!(self.mark, Some(Mark::Between))
     }
 
+    /// What it claims to recall, when it reads like that.
+    pub(super) fn recalls(&self) -> Option<&[Claim]> {
+        match &self.mark {
+            Some(Mark::Recall(claims)) => Some(claims),
+            _ => None,
+        }
+    }
+
     /// The nodes that it names, when it reads like something of ours.
     pub(super) fn named(&self) -> &[IdPrefix] {
         match &self.mark {
             Some(Mark::Folds { named, .. }) => named,
             Some(Mark::Part { of, .. }) => std::slice::from_ref(of),
-            Some(Mark::Between) | None => &[],
+            Some(Mark::Recall(_) | Mark::Between) | None => &[],
         }
     }
 }
@@ -94,7 +113,9 @@ fn mark_of(speech: &Speech, told: &Told) -> Option<Mark> {
     }
     let is_text = speech.calls.is_empty() && speech.results.is_empty() && told.attachments == 0;
     match speech.role {
-        Role::User if is_text => assemble::shown_folds(text).map(|named| Mark::Folds { named, text: text.to_owned() }),
+        Role::User if is_text => assemble::shown_folds(text)
+            .map(|named| Mark::Folds { named, text: text.to_owned() })
+            .or_else(|| recall::claims(text).map(Mark::Recall)),
         Role::Assistant if is_text && text == assemble::BETWEEN => Some(Mark::Between),
         _ => None,
     }

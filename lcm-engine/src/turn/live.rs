@@ -6,6 +6,7 @@
 //! Here a host's list becomes one that can be aligned: what reads like something of ours is checked against what it
 //! names, and stands for that, or for nothing but itself.
 
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -23,7 +24,9 @@ use super::element::{Element, Mark, Sent, head_of};
 use super::line::Line;
 use crate::align::{self, Alignment, Fate, Shown};
 use crate::assemble;
+use crate::assemble::recall::{Claim, Original};
 use crate::error::EngineError;
+use crate::find::Entries;
 use crate::hosts::told::{Called, Told};
 use crate::service::TurnRequest;
 
@@ -53,7 +56,9 @@ pub(crate) enum Ours {
     Folds(Vec<Fold>),
     /// A part of this message.
     Part(NodeId),
-    /// The line beside folds.
+    /// Originals that were recalled into one request.
+    Recall,
+    /// The line beside folds and what was recalled.
     Between,
 }
 
@@ -69,6 +74,8 @@ pub(crate) struct Live {
     folds: HashMap<NodeId, Fold>,
     /// Elements that claim to be a part of a message, and the message of which they are.
     parts: HashMap<NodeId, Option<NodeId>>,
+    /// Elements that claim to recall originals, and whether they do.
+    recalls: HashMap<NodeId, bool>,
     pins: HashSet<Arrival>,
     /// The folds of the view that was published last, when that is known.
     published: Option<Vec<NodeId>>,
@@ -94,6 +101,7 @@ impl Live {
             elements: HashMap::new(),
             folds: HashMap::new(),
             parts: HashMap::new(),
+            recalls: HashMap::new(),
             pins,
             published: None,
         })
@@ -166,6 +174,7 @@ impl Live {
         if self.elements.len() > 4 * elements.len() + 64 {
             self.elements.clear();
             self.parts.clear();
+            self.recalls.clear();
         }
         self.elements.extend(hashes.iter().copied().zip(elements.iter().cloned()));
     }
@@ -207,7 +216,7 @@ impl Live {
             // What stands where it does not belong is what somebody said.
             for (ours, fate) in ours.iter_mut().zip(&alignment.fates) {
                 let is_said = match ours {
-                    Some(Ours::Folds(_)) => *fate != Fate::Ours,
+                    Some(Ours::Folds(_) | Ours::Recall) => *fate != Fate::Ours,
                     Some(Ours::Part(_)) => fate.is_new(),
                     Some(Ours::Between) | None => false,
                 };
@@ -215,8 +224,9 @@ impl Live {
                     *ours = None;
                 }
             }
-            let is_alone =
-                |at: &usize| matches!(ours[*at], Some(Ours::Between)) && !is_our_line(&ours, *at, head, Ours::is_folds);
+            let is_alone = |at: &usize| {
+                matches!(ours[*at], Some(Ours::Between)) && !is_our_line(&ours, *at, head, Ours::wants_line)
+            };
             let alone: Vec<usize> = (0..ours.len()).filter(is_alone).collect();
             if alone.is_empty() {
                 return Ok(List { ours, alignment });
@@ -232,10 +242,13 @@ impl Live {
         let mut all = Vec::with_capacity(elements.len());
         // Who shows a fold again quotes it.
         let mut seen = HashSet::new();
-        for element in elements {
+        for (at, element) in elements.iter().enumerate() {
             all.push(match &element.mark {
                 None | Some(Mark::Between) => None,
                 Some(Mark::Part { of, text }) => self.whole_of(snapshot, element, of, text)?.map(Ours::Part),
+                Some(Mark::Recall(_)) if !has_line_behind(elements, at) => None,
+                Some(Mark::Recall(claims)) => self.has_recalled(snapshot, element, claims)?.then_some(Ours::Recall),
+
                 Some(Mark::Folds { named, text }) => {
                     let folds = self.folds_of(snapshot, named, text)?;
                     folds.filter(|folds| folds.iter().all(|fold| seen.insert(fold.id))).map(Ours::Folds)
@@ -244,7 +257,7 @@ impl Live {
         }
         let head = head_of(elements);
         for (at, element) in elements.iter().enumerate() {
-            if matches!(element.mark, Some(Mark::Between)) && is_our_line(&all, at, head, Ours::is_folds) {
+            if matches!(element.mark, Some(Mark::Between)) && is_our_line(&all, at, head, Ours::wants_line) {
                 all[at] = Some(Ours::Between);
             }
         }
@@ -272,6 +285,16 @@ impl Live {
         }
         self.parts.insert(element.id, whole);
         Ok(whole)
+    }
+
+    /// Whether an element recalls what its owner said.
+    fn has_recalled(&mut self, snapshot: &Snapshot, element: &Element, claims: &[Claim]) -> Result<bool, EngineError> {
+        if let Some(known) = self.recalls.get(&element.id) {
+            return Ok(*known);
+        }
+        let holds = recall_holds(snapshot, &owner_scope(&self.session.owner), claims)?;
+        self.recalls.insert(element.id, holds);
+        Ok(holds)
     }
 
     /// The folds of this line that a text shows.
@@ -362,17 +385,22 @@ impl Ours {
         matches!(self, Self::Folds(_))
     }
 
+    /// Whether a line of ours may stand beside it.
+    fn wants_line(&self) -> bool {
+        matches!(self, Self::Folds(_) | Self::Recall)
+    }
+
     /// The folds that are shown.
     pub(crate) fn folds(&self) -> &[Fold] {
         match self {
             Self::Folds(folds) => folds,
-            Self::Part(_) | Self::Between => &[],
+            Self::Part(_) | Self::Recall | Self::Between => &[],
         }
     }
 }
 
-/// Whether a line between at a place of a list is ours: beside a fold, or at the beginning, where the fold before it was
-/// dropped. No conversation begins with it.
+/// Whether a line between at a place of a list is ours: beside a fold or what was recalled, or at the beginning, where the
+/// fold before it was dropped. No conversation begins with it.
 pub(super) fn is_our_line<T>(list: &[Option<T>], at: usize, head: usize, is_folds: impl Fn(&T) -> bool) -> bool {
     let neighbours = [at.checked_sub(1), Some(at + 1)];
     at == head || neighbours.into_iter().flatten().filter_map(|at| list.get(at)?.as_ref()).any(is_folds)
@@ -400,7 +428,7 @@ fn shown(element: &Element, ours: Option<&Ours>) -> Shown {
                 to.extend(fold.runs.iter().cloned());
             }
         }
-        Some(Ours::Between) | None => {}
+        Some(Ours::Recall | Ours::Between) | None => {}
     }
     shown
 }
@@ -447,6 +475,27 @@ fn view_of(line: &Line, folds: &[&Fold]) -> Option<View> {
     Some(view)
 }
 
+/// Whether a line of ours stands behind an element, as it does behind all that we recall: who pastes a block says it.
+pub(super) fn has_line_behind(elements: &[impl Borrow<Element>], at: usize) -> bool {
+    elements.get(at + 1).is_some_and(|next| Borrow::<Element>::borrow(next).is_like_line())
+}
+
+/// Whether all that a text claims to recall was said, in scope.
+pub(super) fn recall_holds(snapshot: &Snapshot, scope: &Scope, claims: &[Claim]) -> Result<bool, EngineError> {
+    let mut entries = Entries::new(snapshot);
+    for claim in claims {
+        let Some(placed) = snapshot.find_place(scope, claim.number)?.filter(|placed| placed.summary.is_none()) else {
+            return Ok(false);
+        };
+        let entry = entries.entry(&placed)?;
+        if !claim.id.matches(&entries.buffer().id()) || !claim.holds(&Original::of(&entry), &told_in(entries.buffer()))
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// All that one owner may read.
 pub(crate) fn owner_scope(owner: &Owner) -> Scope {
     let pattern = OwnerPattern { agent: Some(owner.agent.clone()), person: Some(owner.person.clone()) };
@@ -457,8 +506,13 @@ pub(crate) fn owner_scope(owner: &Owner) -> Scope {
 fn told_at(snapshot: &Snapshot, record: RecordNumber) -> Result<Told, EngineError> {
     let mut buffer = Buffer::default();
     snapshot.read(record, &mut buffer)?;
+    Ok(told_in(&buffer))
+}
+
+/// What the message says that was read last.
+fn told_in(buffer: &Buffer) -> Told {
     // What cannot be taken apart says nothing.
-    Ok(buffer.with_message(|message| message.tree().map(|tree| Told::of(&tree))).unwrap_or_default())
+    buffer.with_message(|message| message.tree().map(|tree| Told::of(&tree))).unwrap_or_default()
 }
 
 /// An element of a list by its index, or else a place of a line.

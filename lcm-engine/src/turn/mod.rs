@@ -16,11 +16,12 @@ use std::sync::Arc;
 
 use lcm_core::op::Change;
 use lcm_core::{Arrival, EncodedMessage, NodeId, OrderKey, SessionId, TimelineId};
-use lcm_store::{Commit, NewPlace, Prepared, Store};
+use lcm_store::{Commit, NewPlace, Prepared, Snapshot, Store};
 
 pub(crate) use self::behind::behind;
 pub(crate) use self::element::{Element, Sent, dialect_of, head_of, sendable};
-use self::line::{Line, Stand};
+pub(crate) use self::line::Line;
+use self::line::Stand;
 pub(crate) use self::live::{Fold, List, Live, Ours, owner_scope};
 use self::plan::Plan;
 use crate::align::{Fate, Stood};
@@ -28,7 +29,7 @@ use crate::compress;
 use crate::error::EngineError;
 use crate::hosts::IncomingMessage;
 use crate::redact::Redactor;
-use crate::service::{TurnRequest, Turned};
+use crate::service::{SessionKey, TurnRequest, Turned};
 
 /// One turn on its way into the store.
 struct Turn<'r> {
@@ -59,17 +60,7 @@ pub(crate) fn take_in(
     remembered: &dyn Fn(SessionId) -> Option<Live>,
 ) -> Result<Taken, EngineError> {
     let snapshot = store.snapshot()?;
-    let session = snapshot.session_named(&request.key.owner, &request.key.name)?;
-    let mut live = match session {
-        None => None,
-        Some(session) => Some(match remembered(session.id) {
-            None => Live::load(&snapshot, session)?,
-            Some(mut live) => match live.still_holds(&snapshot, &session)? {
-                true => live,
-                false => live.reload(&snapshot, session)?,
-            },
-        }),
-    };
+    let mut live = live_of(&snapshot, &request.key, remembered)?;
     let mut turn = Turn::new(request, redactor, live.as_ref())?;
     let mut plan = turn.plan(&snapshot, live.as_mut())?;
     let mut turned = Turned { key: request.key.clone(), ..Turned::default() };
@@ -117,28 +108,74 @@ pub(crate) fn take_in(
     Ok(Taken { turned, live, elements: turn.elements, folds })
 }
 
-impl<'r> Turn<'r> {
-    /// Reads what was not seen before.
-    fn new(request: &'r TurnRequest, redactor: Option<&'r Redactor>, live: Option<&Live>) -> Result<Self, EngineError> {
-        let sent = Sent { messages: &request.messages, redactor };
-        let count = request.messages.len();
-        let (mut hashes, mut elements) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let mut encoded = Vec::with_capacity(count);
-        for (at, raw) in request.messages.iter().enumerate() {
-            let hash = *blake3::hash(raw).as_bytes();
-            hashes.push(hash);
-            match live.and_then(|live| live.known(&hash)) {
-                Some(known) => {
-                    elements.push(known.clone());
-                    encoded.push(None);
-                }
-                None => {
-                    let (element, message) = sent.element(at)?;
-                    elements.push(Arc::new(element));
-                    encoded.push(Some(message));
-                }
+/// What is known of a session now; `None` where there is none.
+fn live_of(
+    snapshot: &Snapshot,
+    key: &SessionKey,
+    remembered: &dyn Fn(SessionId) -> Option<Live>,
+) -> Result<Option<Live>, EngineError> {
+    let Some(session) = snapshot.session_named(&key.owner, &key.name)? else { return Ok(None) };
+    Ok(Some(match remembered(session.id) {
+        None => Live::load(snapshot, session)?,
+        Some(mut live) => match live.still_holds(snapshot, &session)? {
+            true => live,
+            false => live.reload(snapshot, session)?,
+        },
+    }))
+}
+
+/// A list that was read, and not taken in.
+pub(crate) struct Looked {
+    /// The session as it is; `None` where there is none.
+    pub(crate) live: Option<Live>,
+    pub(crate) hashes: Vec<[u8; 32]>,
+    pub(crate) elements: Vec<Arc<Element>>,
+}
+
+/// Reads a list without taking anything in. `remembered` is as for [`take_in`].
+pub(crate) fn look(
+    snapshot: &Snapshot,
+    key: &SessionKey,
+    sent: Sent<'_>,
+    remembered: &dyn Fn(SessionId) -> Option<Live>,
+) -> Result<Looked, EngineError> {
+    let mut live = live_of(snapshot, key, remembered)?;
+    let (hashes, elements, _) = read(sent, live.as_ref())?;
+    if let Some(live) = &mut live {
+        live.remember(&hashes, &elements);
+    }
+    Ok(Looked { live, hashes, elements })
+}
+
+type Read = (Vec<[u8; 32]>, Vec<Arc<Element>>, Vec<Option<EncodedMessage>>);
+
+/// Reads what was not seen before.
+fn read(sent: Sent<'_>, live: Option<&Live>) -> Result<Read, EngineError> {
+    let count = sent.messages.len();
+    let (mut hashes, mut elements) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let mut encoded = Vec::with_capacity(count);
+    for (at, raw) in sent.messages.iter().enumerate() {
+        let hash = *blake3::hash(raw).as_bytes();
+        hashes.push(hash);
+        match live.and_then(|live| live.known(&hash)) {
+            Some(known) => {
+                elements.push(known.clone());
+                encoded.push(None);
+            }
+            None => {
+                let (element, message) = sent.element(at)?;
+                elements.push(Arc::new(element));
+                encoded.push(Some(message));
             }
         }
+    }
+    Ok((hashes, elements, encoded))
+}
+
+impl<'r> Turn<'r> {
+    fn new(request: &'r TurnRequest, redactor: Option<&'r Redactor>, live: Option<&Live>) -> Result<Self, EngineError> {
+        let sent = Sent { messages: &request.messages, redactor };
+        let (hashes, elements, encoded) = read(sent, live)?;
         Ok(Self { request, sent, hashes, elements, encoded })
     }
 
@@ -149,7 +186,7 @@ impl<'r> Turn<'r> {
             Plan::Grow { fates } | Plan::Branch { fates, .. } | Plan::GoOn { fates, .. } => {
                 (0..fates.len()).filter(|at| fates[*at].is_new()).collect()
             }
-            Plan::Begin => self.said(),
+            Plan::Begin { said } => said.clone(),
         };
         let mut encoded = Vec::with_capacity(wanted.len());
         for &at in &wanted {
@@ -161,10 +198,22 @@ impl<'r> Turn<'r> {
         Ok(wanted.into_iter().zip(store.prepare(&encoded)?).collect())
     }
 
-    /// Of a list that begins something: all but a line of ours at its beginning.
-    fn said(&self) -> Vec<usize> {
+    /// Of a list that begins something: all but what was recalled into it, and a line of ours beside that or at its
+    /// beginning.
+    fn said(&self, snapshot: &Snapshot) -> Result<Vec<usize>, EngineError> {
         let head = head_of(&self.elements);
-        (0..self.elements.len()).filter(|at| *at != head || !self.elements[*at].is_like_line()).collect()
+        let scope = owner_scope(&self.request.key.owner);
+        let mut recalls = Vec::with_capacity(self.elements.len());
+        for (at, element) in self.elements.iter().enumerate() {
+            let claims = element.recalls().filter(|_| live::has_line_behind(&self.elements, at));
+            let holds = claims.map_or(Ok(false), |claims| live::recall_holds(snapshot, &scope, claims))?;
+            recalls.push(holds.then_some(()));
+        }
+        let is_ours = |at: usize| {
+            recalls[at].is_some()
+                || (self.elements[at].is_like_line() && live::is_our_line(&recalls, at, head, |()| true))
+        };
+        Ok((0..self.elements.len()).filter(|at| !is_ours(*at)).collect())
     }
 
     fn place<'p>(&self, prepared: &'p HashMap<usize, Prepared>, at: usize) -> NewPlace<'p> {
@@ -225,11 +274,11 @@ impl<'r> Turn<'r> {
                 (*to, all_new(fates))
             }
             // The first timeline of a session came with it.
-            Plan::Begin if line.is_none_or(|line| line.len() == 0) => (timeline, self.said()),
-            Plan::Begin => {
+            Plan::Begin { said } if line.is_none_or(|line| line.len() == 0) => (timeline, said.clone()),
+            Plan::Begin { said } => {
                 let to = writing.commit.go_on_with(session, None, request.now_ms)?;
                 writing.left(timeline, to, 0)?;
-                (to, self.said())
+                (to, said.clone())
             }
         };
         let places: Vec<NewPlace<'_>> = fresh.iter().map(|at| self.place(prepared, *at)).collect();

@@ -47,7 +47,10 @@ pub(super) enum Plan {
         on: Option<Box<Line>>,
     },
     /// A timeline that shares nothing.
-    Begin,
+    Begin {
+        /// What is said in the list.
+        said: Vec<usize>,
+    },
     /// The list is that of another session of the same owner, whatever name it came under: that one is asked.
     Other(SessionKey),
 }
@@ -75,9 +78,12 @@ struct Proof {
 impl Turn<'_> {
     /// Plans on what a snapshot shows; `live` is the session the list came under, when there is one.
     pub(super) fn plan(&self, snapshot: &Snapshot, live: Option<&mut Live>) -> Result<Plan, EngineError> {
-        let begin = || if self.elements.is_empty() { Plan::Nothing } else { Plan::Begin };
+        let begin = || match self.elements.is_empty() {
+            true => Ok(Plan::Nothing),
+            false => Ok::<_, EngineError>(Plan::Begin { said: self.said(snapshot)? }),
+        };
         let Some(live) = live else {
-            return Ok(self.adopt(snapshot, None, false)?.unwrap_or_else(begin));
+            return self.adopt(snapshot, None, false)?.map_or_else(begin, Ok);
         };
         let list = live.align(snapshot, self.sent, &self.elements)?;
         let known = known(&list.alignment.fates);
@@ -106,7 +112,7 @@ impl Turn<'_> {
             },
             Verdict::Stranger => match self.elsewhere(snapshot, &live.session, known)? {
                 Some(plan) => plan,
-                None => self.adopt(snapshot, Some(live.session.id), true)?.unwrap_or_else(begin),
+                None => self.adopt(snapshot, Some(live.session.id), true)?.map_or_else(begin, Ok)?,
             },
         })
     }

@@ -3,7 +3,7 @@
 //! In reading order: [`query`] says what one can ask. `tokenize` takes texts apart, `schema` says what the index
 //! keeps of them, `disk` where, `segments` opens it; `sieve` keeps which blocks of places may hold a text, `needs`
 //! what a pattern needs of one. `follow` brings both up to the newest place, `audit` holds them against truth, `tail`
-//! knows what they do not know yet. `reach` says which places a search may look at, `look` reads them; `grep`, `words` and `rank` are the three
+//! knows what they do not know yet. `terms` weighs parts of what was found. `reach` says which places a search may look at, `look` reads them; `grep`, `words` and `rank` are the three
 //! kinds of search, with `needle`, `inflect` and `snippet` at their hands.
 //!
 //! What always holds: a search finds the same whether index and sieve are there, lag behind, or are damaged; only
@@ -26,6 +26,7 @@ mod needle;
 mod words;
 mod inflect;
 mod rank;
+mod terms;
 mod snippet;
 
 use std::collections::HashSet;
@@ -41,6 +42,7 @@ pub use query::{
     Anchors, Cursor, CursorError, CursorKind, Cut, Filter, Found, Grep, GrepHits, Hit, Kinds, LetterCase, Order,
     Pattern, Scanned, Words,
 };
+pub use terms::Terms;
 
 use crate::Store;
 use crate::error::{StoreError, caught, contained, unless_damaged};

@@ -168,6 +168,16 @@ pub(crate) fn named(text: &str) -> Vec<&str> {
     found
 }
 
+/// The files that a text names, each once, in order of mention. Of a long text its ends are read.
+pub(crate) fn files(text: &str) -> Vec<&str> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for part in lines::ends(text) {
+        names::files(part, |file| found.extend(seen.insert(file).then_some(file)));
+    }
+    found
+}
+
 /// Summarises messages.
 pub(crate) fn extract(sources: &[Source], budget: u64, counter: &dyn TokenCounter) -> Extract {
     let mut reader = Reader { sources, pile: Pile::default(), told: HashSet::new() };
