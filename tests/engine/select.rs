@@ -28,10 +28,15 @@ fn request(name: &str, list: &[String], budget_tokens: u64) -> SelectRequest {
     }
 }
 
+/// The same for a host whose steps have an assistant behind a result, which is no strict taking of turns.
+fn with_steps(name: &str, list: &[String], budget_tokens: u64) -> SelectRequest {
+    SelectRequest { folding: CompressOptions::default(), ..request(name, list, budget_tokens) }
+}
+
 fn select(engine: &Engine, request: &SelectRequest) -> (Selected, Vec<String>) {
     let selected = engine.select(request).unwrap();
     let list = texts(selected.list(&request.turn.messages));
-    let refusal = engine.refusal(&bytes(&list), true).unwrap();
+    let refusal = engine.refusal(&bytes(&list), request.folding.alternates).unwrap();
     assert_eq!(refusal, None, "{list:#?}");
     if request.budget_tokens > 0 && selected.messages.is_some() {
         assert!(selected.tokens_after <= request.budget_tokens, "{} tokens", selected.tokens_after);
@@ -116,14 +121,14 @@ fn nothing_is_recalled_where_there_is_no_room_or_none_is_wanted() {
 fn the_block_stays_the_same_within_a_turn_and_in_another_process() {
     let home = home();
     let (_, shown) = with_fold(&home, SECRET, QUESTION);
-    let (_, first) = select(&home.engine, &request("s", &shown, 8000));
-    assert_eq!(select(&home.engine, &request("s", &shown, 8000)).1, first);
+    let (_, first) = select(&home.engine, &with_steps("s", &shown, 8000));
+    assert_eq!(select(&home.engine, &with_steps("s", &shown, 8000)).1, first);
     let steps = [call("1", "albatross timetable"), result("1", "pier nine"), assistant("I see.")];
     for count in [2, 3] {
         let grown = with(&shown, &steps[..count]);
-        let (_, list) = select(&home.engine, &request("s", &grown, 8000));
+        let (_, list) = select(&home.engine, &with_steps("s", &grown, 8000));
         assert_eq!(list, with(&first, &steps[..count]));
-        let (_, other) = select(&open(&home.folder), &request("s", &grown, 8000));
+        let (_, other) = select(&open(&home.folder), &with_steps("s", &grown, 8000));
         assert_eq!(other, list);
     }
 }
@@ -203,7 +208,7 @@ fn steps_of_a_long_request_are_folded_in_front_of_it() {
     };
     let said = with(&[user("read all parts, please")], &(0..40).flat_map(step).collect::<Vec<_>>());
     turn(&home.engine, "s", &said);
-    let (selected, list) = select(&home.engine, &request("s", &said, 3000));
+    let (selected, list) = select(&home.engine, &with_steps("s", &said, 3000));
     assert!(selected.messages.is_some(), "{:?}", selected.reason);
     let at = list.iter().position(|message| *message == said[0]).expect("the request is shown");
     assert!(list[..at].iter().any(|message| message.contains("steps already taken for the request below")));

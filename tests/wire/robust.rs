@@ -90,7 +90,7 @@ fn calls_that_run_at_the_end_of_input_are_answered_and_durable() {
     }
     let (rest, code) = serving.end();
     assert_eq!((rest.len(), code), (20, Some(0)));
-    assert_eq!(desk.run(&["sessions"]).stdout.lines().count(), 20);
+    assert_eq!(desk.run(&["sessions", "--format", "json"]).stdout.lines().count(), 20);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn whoever_serves_answers_on_the_socket_too_and_takes_it_away_at_the_end() {
     assert!(answers[1].contains(r#""new":1"#), "{answers:?}");
     assert_eq!(serving.end().1, Some(0));
     assert!(!socket.exists());
-    assert_eq!(desk.run(&["sessions"]).stdout.lines().count(), 1);
+    assert_eq!(desk.run(&["sessions", "--format", "json"]).stdout.lines().count(), 1);
 }
 
 #[test]
