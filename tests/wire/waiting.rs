@@ -69,6 +69,20 @@ fn the_hosts_model_writes_the_summary_while_other_calls_are_answered() {
 }
 
 #[test]
+fn what_the_host_is_asked_has_the_shape_that_the_document_shows() {
+    let doc = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/wire.md")).unwrap();
+    let shown = doc.lines().find(|line| line.starts_with('{') && line.contains("host/summarize")).unwrap();
+    let shown = Json::parse(shown.as_bytes()).unwrap();
+    let desk = Desk::new();
+    let mut serving = open(&desk);
+    serving.say(&compress(5, ""));
+    let told = serving.told();
+    let keys = |json: &Json| json.as_object().unwrap().iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+    assert_eq!(keys(&told), keys(&shown));
+    assert_eq!(keys(told.get("params").unwrap()), keys(shown.get("params").unwrap()));
+}
+
+#[test]
 fn a_host_whose_model_fails_gets_a_summary_without_it_and_the_reason() {
     let desk = Desk::new();
     let mut serving = open(&desk);
