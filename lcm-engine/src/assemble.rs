@@ -173,7 +173,7 @@ fn moment(ms: i64) -> (String, String) {
 }
 
 /// The date of a day, counted from 1970-01-01, in the Gregorian calendar.
-fn date(days: i64) -> (i64, i64, i64) {
+pub(crate) fn date(days: i64) -> (i64, i64, i64) {
     // Years that begin in March: the day that is there only sometimes is then the last.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

@@ -188,6 +188,7 @@ impl<'s> Entries<'s> {
             summary: placed.summary,
             session,
             timeline: placed.timeline,
+            order: placed.order.clone(),
             role,
             seen_ms: placed.seen_ms,
             tokens: placed.tokens,

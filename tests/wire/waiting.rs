@@ -70,7 +70,8 @@ fn the_hosts_model_writes_the_summary_while_other_calls_are_answered() {
 
 #[test]
 fn what_the_host_is_asked_has_the_shape_that_the_document_shows() {
-    let doc = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/wire.md")).unwrap();
+    let doc =
+        std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/wire.md")).unwrap();
     let shown = doc.lines().find(|line| line.starts_with('{') && line.contains("host/summarize")).unwrap();
     let shown = Json::parse(shown.as_bytes()).unwrap();
     let desk = Desk::new();

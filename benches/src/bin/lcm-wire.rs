@@ -78,10 +78,10 @@ fn run() -> Result<Value, Box<dyn Error>> {
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             // Ids are numbers of ours and stand at the beginning.
-            let id = line.strip_prefix(r#"{"jsonrpc":"2.0","id":"#).and_then(|rest| rest.split(',').next()?.parse().ok());
-            let waiting = id.and_then(|id: u64| {
-                reading.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
-            });
+            let id =
+                line.strip_prefix(r#"{"jsonrpc":"2.0","id":"#).and_then(|rest| rest.split(',').next()?.parse().ok());
+            let waiting =
+                id.and_then(|id: u64| reading.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id));
             if let Some(waiting) = waiting {
                 drop(waiting.send(line));
             }

@@ -11,6 +11,7 @@
 mod undo;
 mod rewrite;
 mod why;
+mod covers;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -21,6 +22,7 @@ use lcm_core::view::{Segment, Shows, View};
 use lcm_core::{Arrival, Handle, Message, NodeId, OpId, OrderKey, Role, Summary, TimelineId};
 use lcm_store::{Buffer, Order, Pinned, Placed, RecordNumber, Scope, Session, Snapshot, Store};
 
+pub(crate) use self::covers::{Covers, folds_shown};
 pub(crate) use self::rewrite::rewrite;
 pub(crate) use self::undo::undo;
 pub(crate) use self::why::why;

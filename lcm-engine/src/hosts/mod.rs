@@ -17,7 +17,7 @@ pub mod speech;
 pub mod told;
 mod lines;
 pub mod openai;
-mod time;
+pub(crate) mod time;
 
 use std::fmt;
 use std::io::Read;

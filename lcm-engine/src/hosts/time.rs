@@ -15,7 +15,7 @@ pub(super) fn from_json(value: &Json) -> Option<i64> {
 }
 
 /// Reads seconds, or milliseconds where the number is that large, with or without a fraction.
-pub(super) fn from_number(literal: &str) -> Option<i64> {
+pub(crate) fn from_number(literal: &str) -> Option<i64> {
     let (is_negative, digits) = match literal.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, literal),
@@ -35,7 +35,7 @@ pub(super) fn from_number(literal: &str) -> Option<i64> {
 }
 
 /// Reads RFC 3339, a date alone, or a date with the name of its month (`March-15-2024`). Without an offset it is UTC.
-pub(super) fn from_text(text: &str) -> Option<i64> {
+pub(crate) fn from_text(text: &str) -> Option<i64> {
     let text = text.trim();
     let (date, time) = text.split_once(['T', 't', ' ']).unwrap_or((text, ""));
     let days = days(date)?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lcm_core::{Arrival, Handle, Level, NodeId, Role, SessionId, SummaryNumber, TimelineId};
+use lcm_core::{Arrival, Handle, Level, NodeId, OrderKey, Role, SessionId, SummaryNumber, TimelineId};
 use lcm_store::{IndexStatus, Order, Scope, Session};
 
 /// One place as an answer names it: where it is and what stands there.
@@ -18,6 +18,8 @@ pub struct Entry {
     pub session: SessionId,
     /// The timeline it was added to.
     pub timeline: TimelineId,
+    /// Where on it; for a summary, the first place it stands for.
+    pub order: OrderKey,
     /// Who speaks; [`Role::Other`] for a summary.
     pub role: Role,
     /// When it was said, as its host tells, else when it came: milliseconds since 1970 UTC.

@@ -170,6 +170,24 @@ impl Snapshot {
         })
     }
 
+    /// Whether a place with this order key stands on a timeline or in what it shares.
+    ///
+    /// # Errors
+    /// When the database fails or a row is damaged.
+    pub fn is_listed(&self, timeline: TimelineId, order: &OrderKey) -> Result<bool, StoreError> {
+        contained(self.pin.path(), || {
+            for span in self.lineage(timeline)? {
+                let key = tables::timeline_key(span.timeline, order.as_bytes());
+                if let Some(value) = self.tables.timeline.get(key.as_slice())?
+                    && span.holds(Arrival(value.value()), order)
+                {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
     /// The last place of a timeline, or of what it shares when it has none of its own.
     ///
     /// # Errors

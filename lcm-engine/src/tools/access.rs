@@ -1,0 +1,198 @@
+//! What a reader may see, and what the names in a call mean within that.
+//!
+//! Every read of a tool goes through a scope made here. A reader sees what its owner said, in every session; one that is
+//! confined sees its own session and those that were given to it. Whatever is not named clearly is nothing: no owner,
+//! no session, a session of somebody else. A name, a number or a handle of something out of scope is answered like one
+//! that nobody ever had.
+
+use lcm_core::{Arrival, Owner, SessionId};
+use lcm_store::{Branches, OwnerPattern, Owners, Placed, Scope, Session, Snapshot, StoreError};
+
+use super::ToolError;
+use super::arguments::short;
+use crate::find;
+use crate::service::{Entry, Reader};
+
+/// Nodes that a text may mean before it says too little.
+const AMBIGUOUS_MAX: usize = 4;
+/// A session that is named is looked for among so many by the beginning of its name; more are told by number or whole name.
+const NAMED_MAX: usize = 5;
+
+/// A reader in one snapshot.
+pub(super) struct Access<'s> {
+    snapshot: &'s Snapshot,
+    owner: Option<Owner>,
+    sees_all: bool,
+    is_confined: bool,
+    /// The conversation in which the call is made, when it is the reader's.
+    pub(super) own: Option<Session>,
+    given: Vec<Session>,
+}
+
+impl<'s> Access<'s> {
+    pub(super) fn new(snapshot: &'s Snapshot, reader: &Reader) -> Result<Self, ToolError> {
+        let is_named = !reader.owner.agent.is_empty() && !reader.owner.person.is_empty();
+        let owner = is_named.then(|| reader.owner.clone());
+        let mut access = Self {
+            snapshot,
+            owner,
+            sees_all: reader.sees_all,
+            is_confined: reader.is_confined,
+            own: None,
+            given: Vec::new(),
+        };
+        if let Some(id) = reader.session {
+            // A host that names a session of another owner is wrong about one of the two.
+            access.own = access.known(id)?.filter(|session| access.owns(session));
+        }
+        for id in &reader.given {
+            access.given.extend(access.known(*id)?);
+        }
+        Ok(access)
+    }
+
+    fn known(&self, id: SessionId) -> Result<Option<Session>, ToolError> {
+        match self.snapshot.session(id) {
+            Ok(session) => Ok(Some(session)),
+            Err(StoreError::NoSession(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn owns(&self, session: &Session) -> bool {
+        self.sees_all || self.owner.as_ref() == Some(&session.owner)
+    }
+
+    fn owners<'o>(&self, owners: impl Iterator<Item = &'o Owner>) -> Owners {
+        if self.sees_all {
+            return Owners::All;
+        }
+        let mut patterns: Vec<OwnerPattern> = Vec::new();
+        for owner in owners {
+            let pattern = OwnerPattern { agent: Some(owner.agent.clone()), person: Some(owner.person.clone()) };
+            if !patterns.contains(&pattern) {
+                patterns.push(pattern);
+            }
+        }
+        Owners::Matching(patterns)
+    }
+
+    /// Everything that the reader may see; `None` for nothing.
+    pub(super) fn all(&self) -> Result<Option<Scope>, ToolError> {
+        let everything = self.sees_all || self.owner.is_some();
+        if self.is_confined || !everything {
+            let sessions: Vec<&Session> = self.own.iter().chain(&self.given).collect();
+            return Ok(self.of(&sessions, Branches::All));
+        }
+        let is_foreign = |session: &&Session| !self.owns(session);
+        let scope = Scope { owners: self.owners(self.owner.iter()), sessions: Vec::new(), branches: Branches::All };
+        let foreign: Vec<&Session> = self.given.iter().filter(is_foreign).collect();
+        if foreign.is_empty() {
+            return Ok(Some(scope));
+        }
+        // What was given is one session of another owner and no more of theirs: all that may be seen is named.
+        let own = self.snapshot.sessions(&scope)?;
+        let sessions: Vec<&Session> = own.iter().chain(foreign).collect();
+        Ok(self.of(&sessions, Branches::All))
+    }
+
+    /// The conversation as it goes on now, with what it shares with others; `None` for none.
+    pub(super) fn current(&self) -> Option<Scope> {
+        self.of(&self.own.iter().collect::<Vec<_>>(), Branches::Current)
+    }
+
+    /// Sessions that the reader may see; `None` for none.
+    pub(super) fn of(&self, sessions: &[&Session], branches: Branches) -> Option<Scope> {
+        if sessions.is_empty() {
+            return None;
+        }
+        let owners = self.owners(sessions.iter().map(|session| &session.owner));
+        Some(Scope { owners, sessions: sessions.iter().map(|session| session.id).collect(), branches })
+    }
+
+    /// The sessions of a scope that came from one program or file; `None` for none.
+    pub(super) fn of_source(&self, scope: &Scope, source: &str) -> Result<Option<Scope>, ToolError> {
+        let mut sessions = self.snapshot.sessions(scope)?;
+        sessions.retain(|session| session.source == source);
+        Ok(self.of(&sessions.iter().collect::<Vec<_>>(), scope.branches))
+    }
+
+    /// The session that a text names.
+    pub(super) fn session(&self, text: &str) -> Result<Session, ToolError> {
+        let none = || ToolError::Said(format!("there is no session {:?} that can be read here", short(text)));
+        let text = text.trim();
+        // What nearly every call names.
+        let near = self.own.iter().chain(&self.given);
+        if let Some(session) = near.clone().find(|session| session.name == text) {
+            return Ok(session.clone());
+        }
+        let Some(scope) = self.all()? else { return Err(none()) };
+        if let (Some(owner), false) = (&self.owner, self.is_confined)
+            && let Some(session) = self.snapshot.session_named(owner, text)?
+        {
+            return Ok(session);
+        }
+        let mut found = if text.is_empty() { Vec::new() } else { find::sessions(self.snapshot, &scope, text)? };
+        match found.len() {
+            0 => Err(none()),
+            1 => Ok(found.remove(0)),
+            count => {
+                let names: Vec<String> = found
+                    .iter()
+                    .take(NAMED_MAX)
+                    .map(|session| format!("#{} {:?}", session.id, short(&session.name)))
+                    .collect();
+                let names = names.join(", ");
+                Err(ToolError::Said(format!("{:?} can mean {count} sessions: {names}; name one of them", short(text))))
+            }
+        }
+    }
+
+    /// The node that a text names: a handle, alone or in a text, `node 17`, or a number.
+    pub(super) fn node(&self, text: &str) -> Result<Entry, ToolError> {
+        let none = || ToolError::Said(format!("there is nothing under {:?} that can be read here", short(text)));
+        let Some(scope) = self.all()? else { return Err(none()) };
+        let mut found = find::nodes(self.snapshot, &scope, text, AMBIGUOUS_MAX)?;
+        match found.len() {
+            0 => Err(none()),
+            1 => Ok(found.remove(0)),
+            _ => {
+                let ids: Vec<String> =
+                    found.iter().map(|entry| format!("{} {:.24}", kind(entry), entry.handle.id)).collect();
+                let ids = ids.join(", ");
+                Err(ToolError::Said(format!("{:?} can mean several: {ids}; give more digits", short(text))))
+            }
+        }
+    }
+
+    /// The summary with a small number, else what [`Access::node`] finds.
+    pub(super) fn summary_or_node(&self, text: &str) -> Result<Entry, ToolError> {
+        let digits = text.trim();
+        let is_number = !digits.is_empty() && digits.len() < 19 && digits.bytes().all(|c| c.is_ascii_digit());
+        if !is_number {
+            return self.node(text);
+        }
+        let found = self.node(&format!("node {digits}"));
+        found.map_err(|error| match error {
+            ToolError::Said(_) => {
+                ToolError::Said(format!("there is nothing under {:?} that can be read here", short(text)))
+            }
+            error => error,
+        })
+    }
+
+    /// What stands at a number.
+    pub(super) fn place(&self, number: Arrival) -> Result<Option<Placed>, ToolError> {
+        let Some(scope) = self.all()? else { return Ok(None) };
+        Ok(self.snapshot.find_place(&scope, number)?)
+    }
+
+    /// Whether a session is the one in which the call is made.
+    pub(super) fn is_own(&self, session: SessionId) -> bool {
+        self.own.as_ref().is_some_and(|own| own.id == session)
+    }
+}
+
+fn kind(entry: &Entry) -> &'static str {
+    if entry.summary.is_some() { "sum" } else { "msg" }
+}

@@ -1,0 +1,379 @@
+//! Writing an answer: one JSON object in one line, within its budget, in which what was said stays data.
+//!
+//! What was said stands in blocks of quoted lines between a line that begins one and a line that ends it; as every line
+//! of it is quoted, nothing in it can end it. What reads like a mark of ours outside of one, or inside, has its bracket
+//! written as an escape: whoever looks at the text as it is sees no mark that is not ours, and whoever parses it gets the
+//! very characters that were said. So stripped blocks, put together, are the original.
+//!
+//! The budget is counted over the whole text, by the stored count and by a plain one of four characters a token: the
+//! larger of the two, so that neither host nor model finds more than was asked for.
+
+use std::fmt::Write;
+
+use lcm_core::tokens::{Estimate, TokenCounter};
+
+use super::ToolError;
+use super::arguments::{Arguments, short};
+use crate::assemble;
+use crate::service::ToolBounds;
+
+/// Begins a block of what was said.
+pub(super) const QUOTE: &str = "[lcm:quote]";
+/// Ends it.
+pub(super) const END: &str = "[lcm:end]";
+
+/// No token of a vocabulary in use stands for more characters of a text on average.
+const CHARS_A_TOKEN: u64 = 4;
+/// What is kept for the end of an answer: the cursor and what there is to say about the call.
+const TAIL_TOKENS: u64 = 48;
+/// The same in characters.
+const TAIL_CHARS: usize = 160;
+
+/// A JSON object that is being written.
+#[derive(Clone)]
+pub(super) struct Object {
+    text: String,
+}
+
+impl Object {
+    pub(super) fn new() -> Self {
+        Self { text: "{".to_owned() }
+    }
+
+    fn key(&mut self, key: &str) {
+        if self.text.len() > 1 {
+            self.text.push(',');
+        }
+        self.text.push('"');
+        self.text.push_str(key);
+        self.text.push_str("\":");
+    }
+
+    /// A name or a sentence, whoever wrote it.
+    pub(super) fn text(&mut self, key: &str, said: &str) -> &mut Self {
+        self.key(key);
+        push_string(&mut self.text, said);
+        self
+    }
+
+    /// What was said, as a quoted block; nothing said is an empty text.
+    pub(super) fn quote(&mut self, key: &str, said: &str) -> &mut Self {
+        self.key(key);
+        push_quote(&mut self.text, said);
+        self
+    }
+
+    pub(super) fn number(&mut self, key: &str, number: impl TryInto<i128>) -> &mut Self {
+        self.key(key);
+        let number: i128 = number.try_into().unwrap_or(i128::MAX);
+        // Writing to a text cannot fail.
+        let _written = write!(self.text, "{number}");
+        self
+    }
+
+    pub(super) fn flag(&mut self, key: &str, is: bool) -> &mut Self {
+        self.key(key);
+        self.text.push_str(if is { "true" } else { "false" });
+        self
+    }
+
+    /// A moment, as people read it and as programs do.
+    pub(super) fn moment(&mut self, ms: i64) -> &mut Self {
+        self.key("timestamp");
+        let (seconds, rest) = (ms.div_euclid(1000), ms.rem_euclid(1000));
+        // Before 1970 the fraction counts the other way; whole seconds are near enough there.
+        let _written = match rest {
+            0 => write!(self.text, "{seconds}"),
+            _ if seconds < 0 => write!(self.text, "{seconds}"),
+            rest => write!(self.text, "{seconds}.{rest:03}"),
+        };
+        self.text("time", &rfc3339(ms))
+    }
+
+    /// JSON as it is.
+    pub(super) fn json(&mut self, key: &str, json: &str) -> &mut Self {
+        self.key(key);
+        self.text.push_str(json);
+        self
+    }
+
+    pub(super) fn names<'n>(&mut self, key: &str, names: impl IntoIterator<Item = &'n str>) -> &mut Self {
+        self.key(key);
+        self.text.push('[');
+        for name in names {
+            if !self.text.ends_with('[') {
+                self.text.push(',');
+            }
+            push_string(&mut self.text, name);
+        }
+        self.text.push(']');
+        self
+    }
+
+    pub(super) fn objects(&mut self, key: &str, objects: &[String]) -> &mut Self {
+        self.key(key);
+        self.text.push('[');
+        self.text.push_str(&objects.join(","));
+        self.text.push(']');
+        self
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        self.text.push('}');
+        self.text
+    }
+
+    /// What it takes as it is now.
+    pub(super) fn cost(&self) -> Cost {
+        Cost::of(&self.text)
+    }
+}
+
+/// Appends a text as a JSON string. Nothing in it ends the line for anybody, and nothing in it is a mark of ours.
+fn push_string(out: &mut String, said: &str) {
+    out.push('"');
+    push_escaped(out, said);
+    out.push('"');
+}
+
+fn push_quote(out: &mut String, said: &str) {
+    out.push('"');
+    if !said.is_empty() {
+        out.push_str(QUOTE);
+        for line in said.split('\n') {
+            out.push_str("\\n> ");
+            push_escaped(out, line);
+        }
+        out.push_str("\\n");
+        out.push_str(END);
+    }
+    out.push('"');
+}
+
+fn push_escaped(out: &mut String, said: &str) {
+    out.reserve(said.len());
+    let mut plain = 0;
+    for (at, c) in said.char_indices() {
+        let escape = match c {
+            '"' => "\\\"",
+            '\\' => "\\\\",
+            '\n' => "\\n",
+            '\r' => "\\r",
+            '\t' => "\\t",
+            '[' if is_mark(&said.as_bytes()[at..]) => "\\u005b",
+            c if c < ' ' || matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}') => "",
+            _ => continue,
+        };
+        out.push_str(&said[plain..at]);
+        plain = at + c.len_utf8();
+        match escape {
+            "" => {
+                let _written = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            escape => out.push_str(escape),
+        }
+    }
+    out.push_str(&said[plain..]);
+}
+
+/// Whether a bracket begins what reads like a mark of ours.
+fn is_mark(text: &[u8]) -> bool {
+    text.get(1..4).is_some_and(|name| name.eq_ignore_ascii_case(b"lcm"))
+}
+
+/// A moment as RFC 3339 in UTC.
+pub(super) fn rfc3339(ms: i64) -> String {
+    let (days, of_day) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
+    let (year, month, day) = assemble::date(days);
+    let (seconds, rest) = (of_day / 1000, of_day % 1000);
+    let fraction = if rest == 0 { String::new() } else { format!(".{rest:03}") };
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
+/// What a text takes of a budget, or what is left of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cost {
+    pub(super) tokens: u64,
+    pub(super) chars: usize,
+}
+
+impl Cost {
+    pub(super) fn of(text: &str) -> Self {
+        Self { tokens: u64::from(Estimate.count_text(text)).max(plain_tokens(text)), chars: text.chars().count() }
+    }
+
+    fn is_within(self, room: Self) -> bool {
+        self.tokens <= room.tokens && self.chars <= room.chars
+    }
+}
+
+/// Four characters of ASCII a token, two of other letters, one of those that are wide.
+fn plain_tokens(text: &str) -> u64 {
+    let (mut ascii, mut wide, mut other) = (0_u64, 0_u64, 0_u64);
+    for c in text.chars() {
+        match c {
+            '\0'..='\u{7f}' => ascii += 1,
+            '\u{80}'..='\u{2e7f}' => other += 1,
+            _ => wide += 1,
+        }
+    }
+    (ascii + 2 * other + 4 * wide).div_ceil(CHARS_A_TOKEN)
+}
+
+/// What an answer may take, and how much of it is taken.
+pub(super) struct Budget {
+    max: Cost,
+    used: Cost,
+}
+
+impl Budget {
+    /// What a call asks for, else `default`; never more than its host allows.
+    pub(super) fn of(arguments: &mut Arguments, bounds: ToolBounds, default: u64) -> Result<Self, ToolError> {
+        let asked = arguments.number("max_tokens")?;
+        let tokens = asked.unwrap_or(default).min(bounds.tokens_max).max(1);
+        if asked.is_some_and(|asked| asked > tokens) {
+            arguments.note(format!("max_tokens is at most {tokens} here"));
+        }
+        Ok(Self::new(Cost { tokens, chars: bounds.chars_max }))
+    }
+
+    pub(super) fn new(max: Cost) -> Self {
+        Self { max, used: Cost { tokens: 0, chars: 0 } }
+    }
+
+    /// Takes what is written already.
+    pub(super) fn take(&mut self, cost: Cost) {
+        self.used.tokens = self.used.tokens.saturating_add(cost.tokens);
+        self.used.chars = self.used.chars.saturating_add(cost.chars);
+    }
+
+    /// What is left, when the end of the answer is written too.
+    pub(super) fn left(&self) -> Cost {
+        Cost {
+            tokens: self.max.tokens.saturating_sub(self.used.tokens + TAIL_TOKENS),
+            chars: self.max.chars.saturating_sub(self.used.chars + TAIL_CHARS),
+        }
+    }
+
+    /// Takes a text, when it fits. A comma stands in front of it.
+    pub(super) fn add(&mut self, text: &str) -> bool {
+        let mut cost = Cost::of(text);
+        cost.chars += 1;
+        let fits = cost.is_within(self.left());
+        if fits {
+            self.take(cost);
+        }
+        fits
+    }
+
+    /// Whether a finished answer is within the budget.
+    pub(super) fn holds(&self, text: &str) -> bool {
+        Cost::of(text).is_within(self.max)
+    }
+}
+
+/// How many bytes of a text fit into some room when they are quoted; at a border between characters.
+pub(super) fn fitting(said: &str, room: Cost) -> usize {
+    let chars = usize::try_from(room.tokens.saturating_mul(CHARS_A_TOKEN)).unwrap_or(usize::MAX).min(room.chars);
+    let mut end = said.char_indices().nth(chars).map_or(said.len(), |(at, _)| at);
+    let mut shown = String::new();
+    while end > 0 {
+        shown.clear();
+        push_quote(&mut shown, &said[..end]);
+        let cost = Cost::of(&shown);
+        if cost.is_within(room) {
+            return end;
+        }
+        // Nearly what fits, a little less; always less than before.
+        let part = |room: u64, cost: u64| (u128::from(room) * 1000 / u128::from(cost.max(1))).min(1000);
+        let number = |chars: usize| u64::try_from(chars).unwrap_or(u64::MAX);
+        let part = part(room.tokens, cost.tokens).min(part(number(room.chars), number(cost.chars)));
+        let bytes = u128::from(number(end)) * part / 1010;
+        let bytes = usize::try_from(bytes).unwrap_or(0).min(end - 1);
+        end = said.floor_char_boundary(bytes);
+    }
+    0
+}
+
+/// An error in the form in which tools answer.
+pub(super) fn error(sentence: &str) -> String {
+    let mut object = Object::new();
+    object.text("error", sentence);
+    object.finish()
+}
+
+/// What was asked for, as an answer says it again.
+pub(super) fn echo(object: &mut Object, key: &str, said: &str) {
+    object.text(key, &short(said));
+}
+
+#[cfg(test)]
+mod tests {
+    use lcm_core::Json;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a quoted block holds.
+    fn unquoted(block: &str) -> String {
+        if block.is_empty() {
+            return String::new();
+        }
+        let inner = block.strip_prefix("[lcm:quote]\n").and_then(|rest| rest.strip_suffix("\n[lcm:end]")).unwrap();
+        let lines: Vec<&str> = inner.split('\n').map(|line| line.strip_prefix("> ").unwrap()).collect();
+        lines.join("\n")
+    }
+
+    fn quoted(said: &str) -> String {
+        let mut object = Object::new();
+        object.quote("content", said).text("name", said);
+        object.finish()
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_said_comes_back_and_no_mark_in_it_is_ours(
+            said in "(\\[lcm:end\\]|\\[LCM:quote|\\\\n|\"|\r|\n|\u{2028}|\u{85}|> |\u{0}|\\PC){0,30}",
+        ) {
+            let text = quoted(&said);
+            let json = Json::parse(text.as_bytes()).unwrap();
+            prop_assert_eq!(unquoted(json.get("content").unwrap().as_str().unwrap()), said.clone());
+            prop_assert_eq!(json.get("name").unwrap().as_str().unwrap(), said.as_str());
+            let marks = text.to_lowercase().matches("[lcm").count();
+            prop_assert_eq!(marks, if said.is_empty() { 0 } else { 2 });
+            let is_one_line = !text.contains(['\n', '\r', '\u{2028}', '\u{2029}', '\u{85}']);
+            prop_assert!(is_one_line);
+        }
+
+        #[test]
+        fn what_fits_is_within_the_room(said in "(a|é|漢|🦀|\n|\"| ){0,300}", tokens in 0..80_u64, chars in 0..300_usize) {
+            let room = Cost { tokens, chars };
+            let end = fitting(&said, room);
+            prop_assert!(said.is_char_boundary(end));
+            let mut shown = String::new();
+            push_quote(&mut shown, &said[..end]);
+            prop_assert!(end == 0 || Cost::of(&shown).is_within(room));
+        }
+    }
+
+    #[test]
+    fn nearly_all_of_a_room_is_used() {
+        let said = "The tide comes and goes, and the lamp on pier 3 is lit at dusk.\n".repeat(4000);
+        let room = Cost { tokens: 4000, chars: 30_000 };
+        let mut shown = String::new();
+        push_quote(&mut shown, &said[..fitting(&said, room)]);
+        let cost = Cost::of(&shown);
+        assert!(cost.is_within(room) && cost.tokens * 100 >= room.tokens * 93, "{cost:?}");
+    }
+
+    #[test]
+    fn moments_are_written_in_utc() {
+        assert_eq!(rfc3339(1_770_849_605_000), "2026-02-11T22:40:05Z");
+        assert_eq!(rfc3339(1_770_849_605_120), "2026-02-11T22:40:05.120Z");
+        assert_eq!(rfc3339(-1), "1969-12-31T23:59:59.999Z");
+        let mut object = Object::new();
+        object.moment(1_500);
+        assert_eq!(object.finish(), r#"{"timestamp":1.500,"time":"1970-01-01T00:00:01.500Z"}"#);
+    }
+}
