@@ -43,15 +43,17 @@ START_S = 15.0                  # from starting the child to its first answer: i
 LOOK_S = 0.05                   # how often a waiting thread asks `should_stop`
 NAP_S = 0.5                     # no wait is longer without a look around, whatever happened to the thread that should wake us
 CLOSE_S = 5.0                   # the child finishes what it began; then it is killed
+ENDING_S = 0.5                  # between a child's last word and its exit code
 CANCEL_S = 0.05                 # telling the child that nobody waits any more; it is no loss when that does not succeed
 STARTS_MAX = 5                  # children started in STARTS_WINDOW_S ...
 STARTS_WINDOW_S = 60.0          # ... before the directory is left alone until the oldest of these starts is so old
 PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)   # before the first start in that time, the second ...
-SILENT_MAX = 2                  # calls whose deadline passes without a sign of the child, before it is taken for hung
-READ_BYTES = 1 << 20            # one read; a pipe holds 64 KiB, a grown one 1 MiB
+SILENT_S = 10.0                 # a call's deadline has passed and the child gave no sign for so long: it is taken for hung
+READ_BYTES = 256 << 10          # one read or write; a pipe holds 64 KiB
 LINE_BYTES_MAX = 64 << 20       # a line of ours, until `initialize` says otherwise
 ANSWER_BYTES_MAX = 256 << 20    # a line of the child's: what it keeps for one connection
-BASES_MAX = 32                  # sessions whose last list is remembered; a session beyond that sends its whole list again
+SESSIONS_MAX = 32               # whose last lists are remembered; a session beyond that sends its whole list again
+BASES_MAX = 4                   # lists of one session: what the host keeps, what it sends a model, and what came of both
 LOG_BYTES_MAX = 1 << 20         # of `serve.log`; a longer one is put aside as `serve.log.1` at the next start
 TOLD_CHARS_MAX = 300            # of the child's talk, or a host's exception, inside a sentence of ours
 INT_MAX = 10 ** 4300 - 1        # longer numbers Python does not turn into text
@@ -295,10 +297,11 @@ class _Connection:
         self.numbers = itertools.count(1)
         self.line_bytes_max = LINE_BYTES_MAX
         self.told: dict = {}
-        self.silent = 0
-        self.bases: OrderedDict[Any, tuple[str, list]] = OrderedDict()
-        self._came, self._seen = bytearray(), 0
-        self._unsent = memoryview(b"")
+        self.unheard_since: float | None = None
+        self.bases: OrderedDict[Session, list[tuple[str, list]]] = OrderedDict()
+        self._came: list[bytes] = []
+        # The line that is being written, and how much of it each write took.
+        self._going: tuple[memoryview, list[int]] = (memoryview(b""), [])
         self._renew()
 
     def _renew(self) -> None:
@@ -335,6 +338,8 @@ class _Connection:
             with self._lock:
                 self._raise_if_lost()
                 self._calls[number] = call
+                if self.unheard_since is None:
+                    self.unheard_since = time.monotonic()
             self._send(line, call)
             answer = self._wait(call)
         except BaseException as error:
@@ -367,25 +372,28 @@ class _Connection:
             if request is not None:
                 self._serve(call, request)
                 continue
-            call.check()
             with self._lock:
                 if call.has_news() or self.lost is not None:
                     continue
-                if self._reader is None:
+                # One that is not waited for any more was ended before it could hand over.
+                if self._reader is None or self._calls.get(self._reader.number) is not self._reader:
                     self._reader = call
                 else:
                     call.waits = True
                     call.woken.wait(call.pause_s())
                     call.waits = False
-                    continue
-            self._read(call)
+            if self._reader is call:
+                self._read(call)
+            # Looked at last: who comes back late from a host's model finds the answer that came meanwhile.
+            if not call.has_news():
+                call.check()
 
     def _forget(self, call: _Call) -> None:
         with self._lock:
             self._calls.pop(call.number, None)
             if self._reader is call:
                 self._hand_over()
-            elif self._reader is None:
+            else:
                 self._wake_one()
 
     def _hand_over(self) -> None:
@@ -406,14 +414,15 @@ class _Connection:
     def _read(self, call: _Call) -> None:
         """Reads for all until there is something for this call, or it is time for it to look around."""
         try:
+            # What a thread left that was ended while it read.
+            if not self._deliver():
+                return
             until = time.monotonic() + call.pause_s()
             poll = select.poll()
             poll.register(self.from_child, select.POLLIN)
             while self.lost is None and not call.has_news():
-                left = until - time.monotonic()
-                if left <= 0 or not poll.poll(left * 1000):
-                    return
-                if not self._fetch():
+                left_ms = max(0.0, until - time.monotonic()) * 1000
+                if not poll.poll(left_ms) or not self._fetch():
                     return
         finally:
             with self._lock:
@@ -423,36 +432,38 @@ class _Connection:
     def _fetch(self) -> bool:
         """Takes what has come and hands it to those it is for; false when the connection is over."""
         try:
-            came = os.read(self.from_child, READ_BYTES)
-            self._came += came
+            # In one step of the interpreter: a signal that ends this thread comes before it or after it, and not between
+            # the reading and the keeping.
+            self._came.extend(map(os.read, (self.from_child,), (READ_BYTES,)))
         except BlockingIOError:
             return True
         except OSError as error:
             self.lose(f"what it says cannot be read: {_told(error)}")
             return False
-        except BaseException:
-            # Whether the bytes are in the buffer cannot be known.
-            self.lose("a thread was ended while it read")
-            raise
-        if not came:
-            half = f", in the middle of a line" if self._came else ""
+        self.unheard_since = None
+        newest = self._came[-1]
+        if not newest:
+            half = ", in the middle of a line" if len(self._came) > 1 else ""
             self.lose(f"it ended{half}{self._ending()}")
             return False
-        self.silent = 0
-        begin = 0
-        while (end := self._came.find(b"\n", self._seen)) >= 0:
-            line = bytes(self._came[begin:end])
-            self._seen = end + 1
-            if line.strip() and not self._take(line):
-                return False
-            # A thread may be ended between these steps: a line is gone only when it has been handed over.
-            begin = end + 1
-        if begin:
-            del self._came[:begin]
-        self._seen = len(self._came)
-        if self._seen > ANSWER_BYTES_MAX:
+        if b"\n" in newest:
+            return self._deliver()
+        if len(self._came) * READ_BYTES > ANSWER_BYTES_MAX and sum(map(len, self._came)) > ANSWER_BYTES_MAX:
             self.lose(f"it wrote a line of more than {ANSWER_BYTES_MAX} bytes")
             return False
+        return True
+
+    def _deliver(self) -> bool:
+        """Hands over all whole lines that have come; false when the connection is over."""
+        if not any(b"\n" in part for part in self._came):
+            return True
+        lines = b"".join(self._came).split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            if line.strip() and not self._take(line):
+                return False
+        # Last: lines of a thread that is ended before this are handed over once more, and nobody waits for them then.
+        self._came[:] = [rest] if rest else []
         return True
 
     def _take(self, line: bytes) -> bool:
@@ -506,9 +517,8 @@ class _Connection:
         else:
             try:
                 said = call.summarizer(dict(message["params"]))
-                result = {"text": said} if isinstance(said, str) else {k: v for k, v in dict(said).items() if v is not None}
+                result = {"text": said} if isinstance(said, str) else {key: said[key] for key in ("text", "model") if said.get(key)}
                 reply = {"jsonrpc": "2.0", "id": message["id"], "result": _copied(result)}
-                line = _line(reply)
             except Exception as error:
                 reply = _refusal(message, HOST_FAILED, f"the host's model failed: {type(error).__name__}: {_told(error)}")
         try:
@@ -530,7 +540,7 @@ class _Connection:
         try:
             self._raise_if_lost()
             self._flush(call)
-            self._unsent = memoryview(line)
+            self._going = (memoryview(line), [])
             self._flush(call)
         finally:
             self._writing.release()
@@ -538,26 +548,25 @@ class _Connection:
                 self._close_writing()
 
     def _flush(self, call: _Call) -> None:
+        line, sent = self._going
         poll = None
-        while self._unsent:
+        while (done := sum(sent)) < len(line):
             try:
-                sent = os.write(self.to_child, self._unsent[:READ_BYTES])
-                self._unsent = self._unsent[sent:]
+                # In one step, as in `_fetch`.
+                sent.extend(map(os.write, (self.to_child,), (line[done:done + READ_BYTES],)))
                 continue
             except BlockingIOError:
                 pass
             except OSError as error:
                 self.lose(f"it does not read any more: {_told(error)}{self._ending()}")
-                self._raise_if_lost()
-            except BaseException:
-                self.lose("a thread was ended while it wrote")
-                raise
+            self._raise_if_lost()
             call.check()
             if poll is None:
                 poll = select.poll()
                 poll.register(self.to_child, select.POLLOUT)
             poll.poll(call.pause_s() * 1000)
             self._raise_if_lost()
+        self._going = (memoryview(b""), [])
 
     # -- the end
 
@@ -572,13 +581,18 @@ class _Connection:
         return self.lost is not None
 
     def _was_silent(self) -> None:
-        """A deadline passed and the child did not say so itself: it hangs, or is stopped."""
-        self.silent += 1
-        if self.silent >= SILENT_MAX:
-            self.lose(f"it did not answer {self.silent} calls in a row")
+        """A deadline passed and the child did not say so itself. When it has been silent for long it hangs, or is stopped."""
+        since = self.unheard_since
+        if since is None:
+            self.unheard_since = time.monotonic()
+        elif time.monotonic() - since >= SILENT_S:
+            self.lose(f"it gave no sign for {time.monotonic() - since:.0f} s")
 
     def _ending(self) -> str:
-        code = self.process.poll()
+        """How a child went whose pipe is closed, and what it said last."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(ENDING_S)
+        code = self.process.returncode
         how = "" if code is None else f" by signal {-code}" if code < 0 else f" with exit code {code}"
         said = self.log.last_line()
         return how + (f" (it said: {said})" if said else "")
@@ -627,19 +641,23 @@ class _Connection:
 
     # -- lists that were sent
 
-    def base_of(self, key: Any) -> tuple[str, list] | None:
+    def bases_of(self, session: Session) -> list[tuple[str, list]]:
+        """What the child knows of the session's lists, the newest first."""
         with self._lock:
-            return self.bases.get(key)
+            return list(self.bases.get(session, ()))
 
-    def keep(self, key: Any, base: Any, copy: list) -> None:
+    def keep(self, session: Session, base: Any, copy: list) -> None:
         with self._lock:
-            if not isinstance(base, str):
-                self.bases.pop(key, None)
-                return
-            self.bases[key] = (base, copy)
-            self.bases.move_to_end(key)
-            while len(self.bases) > BASES_MAX:
+            others = [known for known in self.bases.pop(session, ()) if known[0] != base]
+            if isinstance(base, str):
+                others.insert(0, (base, copy))
+            self.bases[session] = others[:BASES_MAX]
+            while len(self.bases) > SESSIONS_MAX:
                 self.bases.popitem(last=False)
+
+    def drop(self, session: Session, base: str) -> None:
+        with self._lock:
+            self.bases[session] = [known for known in self.bases.get(session, ()) if known[0] != base]
 
 
 def _refusal(message: dict, code: int, sentence: str) -> dict:
@@ -771,6 +789,8 @@ class _Place:
 
     def end(self) -> None:
         connection, self.connection = self.connection, None
+        # Who closes on purpose has not failed.
+        self.starts.clear()
         if connection is not None:
             connection.lose("it was closed", CLOSE_S)
 
@@ -876,12 +896,9 @@ class Client:
              summarizer: Summarizer | None = None, should_stop: Callable[[], Any] | None = None) -> Any:
         """Calls a verb of `docs/wire.md` and gives its answer. Made again once when the child ends meanwhile: what a call
         did before that is found done."""
-        try:
-            given = _copied(dict(params or {}))
-        except RecursionError as error:
-            raise LcmUnsendable(NOT_KEPT, f"a parameter of {verb} cannot be written as JSON: {_told(error)}") from None
-        return self._asked(verb, lambda connection: connection.call(verb, given, until, summarizer, should_stop),
-                           until := time.monotonic() + deadline, should_stop)
+        until = time.monotonic() + deadline
+        given = _sendable(f"the parameters of {verb}", dict(params or {}))
+        return self._asked(verb, lambda connection: connection.call(verb, given, until, summarizer, should_stop), until, should_stop)
 
     def _asked(self, verb: str, ask: Callable[[_Connection], Any], until: float, should_stop: Callable[[], Any] | None) -> Any:
         for is_last in (False, True):
@@ -899,26 +916,23 @@ class Client:
                 summarizer: Summarizer | None = None, should_stop: Callable[[], Any] | None = None) -> Changed:
         """A call with a list: what changed since the session's last is sent, and what it makes of the list comes back."""
         until = time.monotonic() + deadline
-        key = session
         shown = list(messages)    # the host's own objects, also when it changes its list meanwhile
-        try:
-            params = _copied({name: value for name, value in params.items() if value is not None})
-        except RecursionError as error:
-            raise LcmUnsendable(NOT_KEPT, f"a parameter of {verb} cannot be written as JSON: {_told(error)}") from None
+        params = _sendable(f"the parameters of {verb}", {name: value for name, value in params.items() if value is not None})
         if session is not None:
             params["session"] = session.wire()
 
         def ask(connection: _Connection) -> Changed:
-            known = connection.base_of(key) if key is not None else None
+            bases = [] if session is None else connection.bases_of(session)
             while True:
-                sent, copy = _delta(verb, known, shown)
+                sent, copy = _delta(verb, bases, shown)
                 try:
                     answer = connection.call(verb, {**params, "list": sent}, until, summarizer, should_stop)
                     break
                 except LcmError as error:
-                    if error.code != BASE_UNKNOWN or known is None:
+                    if error.code != BASE_UNKNOWN or "base" not in sent:
                         raise
-                    known = None
+                    connection.drop(session, sent["base"])
+                    bases = []
             answer = dict(answer) if isinstance(answer, dict) else {}
             splices, result = answer.pop("splices", None), messages
             if splices is not None:
@@ -928,8 +942,8 @@ class Client:
                 except (ValueError, TypeError) as error:
                     connection.lose(f"its answer to {verb} does not fit the list: {_told(error)}")
                     raise LcmError(-32603, f"the answer to {verb} does not fit the list that was sent: {_told(error)}") from None
-            if key is not None:
-                connection.keep(key, answer.get("base"), copy)
+            if session is not None:
+                connection.keep(session, answer.get("base"), copy)
             return Changed(result, answer)
 
         return self._asked(verb, ask, until, should_stop)
@@ -1025,31 +1039,42 @@ def _given(session: Session | None, **params: Any) -> dict:
     return params
 
 
-def _delta(verb: str, known: tuple[str, list] | None, shown: list) -> tuple[dict, list]:
-    """How a list is sent, and the copy of it that is kept. Only what is new is copied."""
-    if known is None:
-        copy = [_sendable(verb, at, message) for at, message in enumerate(shown)]
+def _delta(verb: str, bases: list[tuple[str, list]], shown: list) -> tuple[dict, list]:
+    """How a list is sent, and the copy of it that is kept. Only what is new is copied.
+
+    Of the lists that the child knows the one is taken from which the least is to be sent; a list that merely grew is
+    found at the first look.
+    """
+    best: tuple[int, str, list, list] | None = None
+    for base, old in bases:
+        changes = _differences(old, shown)
+        new = sum(end - start for _, _, start, end in changes)
+        if best is None or new < best[0]:
+            best = (new, base, old, changes)
+        if not changes or changes[-1][1] == changes[-1][0] == len(old):
+            break
+    if best is None:
+        copy = [_sendable(f"message {at} of {verb}", message) for at, message in enumerate(shown)]
         return {"all": copy}, copy
-    base, old = known
-    changes = _differences(old, shown)
+    _, base, old, changes = best
     if not changes:
         return {"base": base, "splices": []}, old
     copy, splices, at = [], [], 0
     for old_start, old_end, start, end in changes:
         copy += old[at:old_start]
-        new = [_sendable(verb, start + nth, message) for nth, message in enumerate(shown[start:end])]
+        new = [_sendable(f"message {start + nth} of {verb}", message) for nth, message in enumerate(shown[start:end])]
         copy += new
-        # Changes of one length, or one change alone: what stands before it has not moved.
+        # Changes of one length, or one change alone: what stands behind it is where it was.
         splices.append([start, old_end - old_start, new])
         at = old_end
     return {"base": base, "splices": splices}, copy + old[at:]
 
 
-def _sendable(verb: str, at: int, message: Any) -> Any:
+def _sendable(name: str, value: Any) -> Any:
     try:
-        return _copied(message)
+        return _copied(value)
     except RecursionError:
-        raise LcmUnsendable(NOT_KEPT, f"message {at} of {verb} contains itself or is nested too deep; it is not kept") from None
+        raise LcmUnsendable(NOT_KEPT, f"{name} cannot be sent: it contains itself or is nested too deep") from None
 
 
 # ---- one client for all copies of this file --------------------------------------------------------------------------
