@@ -375,8 +375,7 @@ class _Connection:
             with self._lock:
                 if call.has_news() or self.lost is not None:
                     continue
-                # One that is not waited for any more was ended before it could hand over.
-                if self._reader is None or self._calls.get(self._reader.number) is not self._reader:
+                if not self._is_read():
                     self._reader = call
                 else:
                     call.waits = True
@@ -393,8 +392,12 @@ class _Connection:
             self._calls.pop(call.number, None)
             if self._reader is call:
                 self._hand_over()
-            else:
+            elif not self._is_read():
                 self._wake_one()
+
+    def _is_read(self) -> bool:
+        """Whether somebody reads. One that is not waited for any more was ended before it could hand over."""
+        return self._reader is not None and self._calls.get(self._reader.number) is self._reader
 
     def _hand_over(self) -> None:
         """Gives the right to read up. The lock is held."""

@@ -48,9 +48,9 @@ answer(first, {"protocol": 1, "server": {"name": "stand-in", "version": "0"}, "p
 '''
 
 
-def loaded(name="lcm_plugin"):
+def loaded(name="lcm_plugin", path=PLUGIN):
     """A copy of the plugin's module, as a host loads it."""
-    spec = importlib.util.spec_from_file_location(name, PLUGIN)
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
