@@ -940,8 +940,10 @@ class Client:
             splices, result = answer.pop("splices", None), messages
             if splices is not None:
                 try:
-                    # The host may change what it is given; what is kept is apart from it.
-                    copy, result = _spliced(copy, splices, _copied), _spliced(shown, splices)
+                    result = _spliced(shown, splices)
+                    # What is selected is for one request, and the base that of what was sent. Otherwise it is that of what
+                    # came of it; the host may change what it is given, so what is kept is apart from it.
+                    copy = copy if verb == "select" else _spliced(copy, splices, _copied)
                 except (ValueError, TypeError) as error:
                     connection.lose(f"its answer to {verb} does not fit the list: {_told(error)}")
                     raise LcmError(-32603, f"the answer to {verb} does not fit the list that was sent: {_told(error)}") from None

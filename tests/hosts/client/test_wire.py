@@ -458,6 +458,8 @@ class Lists(Case):
                 if params.get("force"):
                     result["splices"] = [[0, len(messages) - 2, [{"role": "user", "content": ["fold", last]}]]]
                     messages = [{"role": "user", "content": ["fold", last]}] + messages[-2:]
+            if request["method"] == "select":
+                result["splices"] = [[1, 1, []]]
             bases[f"b{last}"] = messages
             answer(request, result)
     '''
@@ -484,6 +486,11 @@ class Lists(Case):
         got[0]["content"].append("annotated")
         self.assertEqual(self.lcm.behind(S, got), got)
         self.assertEqual(self.sent(), '{"base": "b1", "splices": [[0, 1, [{"role": "user", "content": ["fold", 1, "annotated"]}]]]}')
+
+    def test_what_is_selected_is_no_base(self):
+        self.assertEqual(self.lcm.select(S, self.list).messages, self.list[:1] + self.list[2:])
+        self.lcm.turn(S, self.list)
+        self.assertEqual(self.sent(), '{"base": "b1", "splices": []}')
 
     def test_lists_of_one_session_that_take_turns_are_all_remembered(self):
         shorter = self.lcm.compress(S, self.list, force=True).messages
