@@ -31,11 +31,13 @@ class Program(Case):
     def kept(self):
         """What the store holds, by session, as a person exports it."""
         done = subprocess.run([real_program(), "--home", self.home(), "export"], capture_output=True, check=True, timeout=60)
-        kept = {}
+        kept, messages = {}, []
         for line in done.stdout.splitlines():
             row = json.loads(line)
-            if "message" in row:
-                kept.setdefault(row["session"], []).append(row["message"])
+            if row["lcm"] == "session":
+                messages = kept.setdefault(row["name"], [])
+            elif row["lcm"] == "message":
+                messages.append(row["message"])
         return kept
 
 
