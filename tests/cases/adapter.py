@@ -8,6 +8,7 @@ in the build folder.
     python3 adapter.py worker     one host process of its own, as `procs` and `kill9` need them; see `Worker`
 """
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -216,11 +217,18 @@ class Lcm(casekit.Adapter):
         return sum(row["messages"] for row in rows("sessions", home=self.home))
 
     def summaries(self, session_id=None):
-        """Those of a conversation."""
-        name = session_id or self.session
-        if not any(row["name"] == name for row in rows("sessions", "--agent", self.agent, home=self.home)):
-            return []
-        return rows("grep", "^", "--kind", "summaries", "--oldest", "--agent", self.agent, "--session", name, home=self.home)
+        """Those of a conversation: what was made in it, and what it took over from another."""
+        name, found = session_id or self.session, {}
+        if any(row["name"] == name for row in rows("sessions", "--agent", self.agent, home=self.home)):
+            told = rows("grep", "^", "--kind", "summaries", "--agent", self.agent, "--session", name, home=self.home)
+            found.update((row["summary"], row) for row in told)
+        # A fold that no list has shown yet is found by its number only.
+        for number in itertools.count(1):
+            if not rows("describe", f"node {number}", home=self.home):
+                break
+            told = rows("describe", f"node {number}", "--agent", self.agent, home=self.home)
+            found.update((number, row) for row in told if row["session_name"] == name)
+        return [found[number] for number in sorted(found)]
 
     def op_nodes(self, session_id=None):
         nodes = []
@@ -233,6 +241,8 @@ class Lcm(casekit.Adapter):
         return nodes
 
     def op_rss(self):
+        # The process is there from the first call on.
+        self.client.call("ping")
         with open(f"/proc/{self.client.state()['pid']}/status", encoding="ascii") as status:
             kilobytes = next(line.split()[1] for line in status if line.startswith("VmRSS"))
         return int(kilobytes) / 1024
