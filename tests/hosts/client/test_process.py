@@ -3,6 +3,7 @@
 Method: stand-ins that tell their number; real forks, and real interpreters that end.
 """
 import copy
+import ctypes
 import gc
 import multiprocessing
 import os
@@ -29,10 +30,10 @@ while True:
 '''
 
 
-def in_fork(do):
+def in_fork(do, fork=os.fork):
     """What `do` gives in a forked process, or the exception's text; bounded."""
     read, write = os.pipe()
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         try:
             os.close(read)
@@ -80,7 +81,8 @@ class Shared(Case):
         other = support.loaded("lcm_plugin_again")
         program = self.stand_in("answer(read(), os.getpid())\nrefuse(read(), -32030, 'busy')\nread()")
         first = self.client(program).call("pid")
-        with self.assertRaises(lcm.LcmError):
+        self.assertIs(other._REGISTRY, lcm._REGISTRY)
+        with self.assertRaises(other.LcmError):
             other.Client(self.home(), program=program).call("x")
         self.assertEqual(self.noted("starts"), [str(first)])
 
@@ -209,15 +211,10 @@ class Forked(Case):
         client = self.client(self.stand_in(PIDS))
         pid = client.call("pid")
 
-        def unannounced():
-            # As if the handler had not run: the number of the process is the parent's still.
-            registry = lcm._REGISTRY
-            registry.pid, registry.places[client.home] = os.getppid(), place
-            return client.call("pid", deadline=10)
-
-        place = lcm._REGISTRY.places[client.home]
-        self.assertNotIn(in_fork(unannounced), (str(pid), ""))
+        # As a library in C forks: no handler of Python runs.
+        self.assertNotIn(in_fork(lambda: client.call("pid", deadline=10), fork=ctypes.PyDLL(None).fork), (str(pid), ""))
         self.assertEqual(client.call("pid", deadline=10), pid)
+        self.assertEqual(len(self.noted("starts")), 2)
 
 
 class Ending(Case):
@@ -301,6 +298,18 @@ time.sleep(0.3)
 
     def test_also_when_it_is_killed(self):
         self.assertEqual(self.ended("import os; client.call('pid'); os.kill(os.getpid(), 9)"), -9)
+
+    def test_a_signal_to_the_hosts_group_does_not_reach_the_child(self):
+        self.assertEqual(self.ended('''
+import os, signal
+pid = client.call("pid")
+try:
+    os.killpg(os.getpgid(0), signal.SIGINT)
+    raise AssertionError("no signal came")
+except KeyboardInterrupt:
+    pass
+assert client.call("pid") == pid
+''', before="import os\nos.setsid()"), 0)
 
     def test_no_child_is_started_once_the_interpreter_ends(self):
         # Who was registered first is asked last, when the client has ended.
