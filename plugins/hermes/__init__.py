@@ -30,7 +30,7 @@ import threading
 import time
 import types
 from collections import OrderedDict, deque
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Sequence
 
 VERSION = "0.1.0"
 
@@ -322,6 +322,47 @@ class _Connection:
         `_Lost` when the connection ends first; `LcmError` and its kinds. Whatever leaves here but an answer, the child
         has been told that nobody waits any more, exceptions that end threads included.
         """
+        call, line = self._prepared(verb, params, until, summarizer, should_stop)
+        try:
+            self._enter(call)
+            self._send(line, call)
+            answer = self._wait(call)
+        except BaseException as error:
+            self._forget(call)
+            if isinstance(error, _Lost):
+                raise
+            if isinstance(error, LcmTimeout):
+                self._was_silent()
+            if self.lost is None:
+                # A thread that is being ended tells it too; the end itself goes on.
+                with contextlib.suppress(Exception):
+                    self._send(_line({"jsonrpc": "2.0", "method": "cancel", "params": {"id": call.number}}),
+                               _Call(0, self._lock, time.monotonic() + CANCEL_S, None, None))
+            raise
+        self._forget(call)
+        return _result(answer)
+
+    def begin(self, verb: str, params: dict, until: float) -> _Call:
+        """Asks, and leaves the waiting to `finish`."""
+        call, line = self._prepared(verb, params, until, None, None)
+        self._enter(call)
+        self._send(line, call)
+        return call
+
+    def finish(self, call: _Call, until: float, should_stop: Callable[[], Any] | None) -> Any:
+        """Waits for the answer to what was begun, until a moment of its own. Who gives up leaves it to the next."""
+        call.until, call.should_stop = until, should_stop
+        try:
+            answer = self._wait(call)
+        finally:
+            with self._lock:
+                if self._reader is call:
+                    self._hand_over()
+        self._forget(call)
+        return _result(answer)
+
+    def _prepared(self, verb: str, params: dict, until: float, summarizer: Summarizer | None,
+                  should_stop: Callable[[], Any] | None) -> tuple[_Call, bytes]:
         left_ms = int((until - time.monotonic()) * 1000)
         if left_ms <= 0:
             raise LcmTimeout(DEADLINE, f"there was no time left for {verb}")
@@ -333,33 +374,14 @@ class _Connection:
             raise LcmUnsendable(NOT_KEPT, f"a parameter of {verb} cannot be written as JSON: {_told(error)}") from None
         if len(line) > self.line_bytes_max:
             raise LcmUnsendable(LINE_TOO_LONG, f"{verb} would be a line of {len(line)} bytes, and {self.line_bytes_max} are allowed")
-        call = _Call(number, self._lock, until + GRACE_S, summarizer, should_stop)
-        try:
-            with self._lock:
-                self._raise_if_lost()
-                self._calls[number] = call
-                if self.unheard_since is None:
-                    self.unheard_since = time.monotonic()
-            self._send(line, call)
-            answer = self._wait(call)
-        except BaseException as error:
-            self._forget(call)
-            if isinstance(error, LcmTimeout):
-                self._was_silent()
-            elif isinstance(error, _Lost):
-                raise
-            if self.lost is None:
-                # A thread that is being ended tells it too; the end itself goes on.
-                with contextlib.suppress(Exception):
-                    self._send(_line({"jsonrpc": "2.0", "method": "cancel", "params": {"id": number}}),
-                               _Call(0, self._lock, time.monotonic() + CANCEL_S, None, None))
-            raise
-        self._forget(call)
-        if "error" in answer:
-            wrong = answer["error"] if isinstance(answer["error"], dict) else {}
-            code = wrong.get("code") if isinstance(wrong.get("code"), int) else 0
-            raise KINDS.get(code, LcmError)(code, str(wrong.get("message", "lcm refused without saying why")), wrong.get("data"))
-        return answer.get("result")
+        return _Call(number, self._lock, until + GRACE_S, summarizer, should_stop), line
+
+    def _enter(self, call: _Call) -> None:
+        with self._lock:
+            self._raise_if_lost()
+            self._calls[call.number] = call
+            if self.unheard_since is None:
+                self.unheard_since = time.monotonic()
 
     def _wait(self, call: _Call) -> dict:
         """Until the call is answered. Reads for all when nobody else does."""
@@ -663,6 +685,15 @@ class _Connection:
             self.bases[session] = [known for known in self.bases.get(session, ()) if known[0] != base]
 
 
+def _result(answer: dict) -> Any:
+    """What an answer holds, or the error that it is."""
+    if "error" not in answer:
+        return answer.get("result")
+    wrong = answer["error"] if isinstance(answer["error"], dict) else {}
+    code = wrong.get("code") if isinstance(wrong.get("code"), int) else 0
+    raise KINDS.get(code, LcmError)(code, str(wrong.get("message", "lcm refused without saying why")), wrong.get("data"))
+
+
 def _refusal(message: dict, code: int, sentence: str) -> dict:
     return {"jsonrpc": "2.0", "id": message.get("id"), "error": {"code": code, "message": sentence}}
 
@@ -713,6 +744,8 @@ class _Place:
         self.home = home
         self.starting = threading.Lock()
         self.connection: _Connection | None = None
+        # A child that is being waited for, its first call, and until when it may take.
+        self.coming: tuple[_Connection, _Call, float] | None = None
         self.starts: deque[float] = deque(maxlen=64)
         self.starts_max, self.pauses_s = STARTS_MAX, PAUSES_S
         self.why: str | None = None
@@ -734,8 +767,10 @@ class _Place:
             if connection is None or connection.is_over():
                 if connection is not None:
                     self.why, self.connection = f"lcm-cli serve is gone: {connection.lost}", None
-                self._wait_for_turn(waiter)
-                connection = self.connection = self._started(client, until)
+                if self.coming is None:
+                    self._wait_for_turn(waiter)
+                    self._start(client)
+                connection = self.connection = self._arrived(until, should_stop)
             return connection
         finally:
             self.starting.release()
@@ -753,7 +788,7 @@ class _Place:
             waiter.check()
             time.sleep(min(left, LOOK_S))
 
-    def _started(self, client: "Client", until: float) -> _Connection:
+    def _start(self, client: "Client") -> None:
         program = client.found_program()
         if not hasattr(select, "poll"):
             raise LcmUnavailable(UNAVAILABLE, "lcm needs a system with poll(); this one has none")
@@ -769,33 +804,62 @@ class _Place:
             raise LcmUnavailable(UNAVAILABLE, self.why) from None
         finally:
             log.done()
-        connection = _Connection(process, log)
+        connection, until = _Connection(process, log), time.monotonic() + START_S
         try:
-            told = connection.call("initialize", {
+            call = connection.begin("initialize", {
                 "protocol": PROTOCOL, "client": {"name": "lcm-hermes", "version": VERSION}, "pid": os.getpid(),
                 "host": client.host, "settings": client.settings, "summarize": True,
-            }, min(until, time.monotonic() + START_S))
-            if not isinstance(told, dict) or told.get("protocol") != PROTOCOL:
-                raise LcmUnavailable(UNAVAILABLE, f"{program} speaks another protocol than {PROTOCOL}; install the plugin and the program of one version")
-        except (_Lost, LcmError) as error:
-            connection.lose("it was not ready in time")
-            self.why = f"{program} does not start: {_told(error)}"
-            raise LcmUnavailable(UNAVAILABLE, self.why, getattr(error, "data", None)) from None
-        except BaseException:
-            connection.lose("it was stopped while it started")
+            }, until)
+        except BaseException as error:
+            connection.lose("its first call was not made")
+            if isinstance(error, (_Lost, LcmError)):
+                self._does_not_start(error)
             raise
+        self.coming = (connection, call, until)
+
+    def _arrived(self, until: float, should_stop: Callable[[], Any] | None) -> _Connection:
+        """Waits for the child that was started. A caller with less time gives up and leaves it to the next; one start may
+        take as long as many callers wait."""
+        connection, call, latest = self.coming
+        try:
+            told = connection.finish(call, min(until, latest), should_stop)
+            if not isinstance(told, dict) or told.get("protocol") != PROTOCOL:
+                raise LcmUnavailable(UNAVAILABLE, f"it speaks another protocol than {PROTOCOL}; install the plugin and the program of one version")
+        except (LcmTimeout, LcmCancelled) as error:
+            if time.monotonic() < latest:
+                raise
+            connection.lose("it was not ready in time")
+            self._does_not_start(error)
+        except (_Lost, LcmError) as error:
+            connection.lose("it refused to start")
+            self._does_not_start(error)
+        self.coming = None
         connection.told = told
         limits = told.get("limits") if isinstance(told.get("limits"), dict) else {}
         if isinstance(limits.get("line_bytes_max"), int):
             connection.line_bytes_max = limits["line_bytes_max"]
         return connection
 
+    def _does_not_start(self, error: Exception) -> NoReturn:
+        self.coming = None
+        self.why = f"lcm-cli serve does not start: {_told(error)}"
+        raise LcmUnavailable(UNAVAILABLE, self.why, getattr(error, "data", None)) from None
+
     def end(self) -> None:
-        connection, self.connection = self.connection, None
+        connections = [self.connection, self.coming[0] if self.coming else None]
+        self.connection = self.coming = None
         # Who closes on purpose has not failed.
         self.starts.clear()
-        if connection is not None:
-            connection.lose("it was closed", CLOSE_S)
+        for connection in connections:
+            if connection is not None:
+                connection.lose("it was closed", CLOSE_S)
+
+
+    def abandon(self) -> None:
+        """In a forked process: what is the parent's is left to it."""
+        for connection in (self.connection, self.coming[0] if self.coming else None):
+            if connection is not None:
+                connection.abandon()
 
 
 class _Registry:
@@ -816,8 +880,7 @@ class _Registry:
         self.pid, self.lock = os.getpid(), threading.Lock()
         places, self.places = self.places, {}
         for place in places.values():
-            if place.connection is not None:
-                place.connection.abandon()
+            place.abandon()
 
     def place(self, home: str) -> _Place:
         # Also when the process was forked by what tells Python nothing.

@@ -12,7 +12,11 @@ fn run(file: &str) {
     let home = folder();
     let mut python = Command::new("python3");
     python.args(["-W", "error::ResourceWarning"]).arg(&path);
-    python.env("LCM_CLI", program!()).env("HOME", home.path()).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONUTF8", "1");
+    python
+        .env("LCM_CLI", program!())
+        .env("HOME", home.path())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PYTHONUTF8", "1");
     for name in ["LCM_HOME", "XDG_DATA_HOME"] {
         python.env_remove(name);
     }

@@ -201,14 +201,28 @@ class Broken(Case):
         with self.assertRaisesRegex(lcm.LcmUnavailable, "another protocol"):
             self.client(path).call("x")
 
+    def test_callers_with_little_time_do_not_keep_a_slow_program_from_starting(self):
+        path = self.stand_in("while True: answer(read(), os.getpid())")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace("answer(first", "time.sleep(1.5)\nanswer(first"))
+        client = self.client(path)
+        for _ in range(3):
+            self.assertRaises(lcm.LcmTimeout, client.call, "x", deadline=0.2)
+        self.assertRaises(lcm.LcmCancelled, client.call, "x", deadline=5, should_stop=lambda: True)
+        self.assertIsInstance(client.call("x", deadline=10), int)
+        self.assertEqual(len(self.noted("starts")), 1)
+
     def test_a_program_that_says_nothing_at_its_start_is_given_up(self):
         path = os.path.join(self.folder, "mute")
         with open(path, "w", encoding="utf-8") as file:
             file.write("#!/bin/sh\nexec sleep 60\n")
         os.chmod(path, 0o700)
         began = time.monotonic()
-        with self.assertRaisesRegex(lcm.LcmUnavailable, "does not start"):
-            self.client(path).call("x", deadline=1)
+        client = self.client(path)
+        with unittest.mock.patch.object(lcm, "START_S", 1), self.assertRaisesRegex(lcm.LcmUnavailable, "does not start"):
+            client.call("x", deadline=10)
         self.assertLess(time.monotonic() - began, 5)
 
 
