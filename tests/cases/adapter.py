@@ -182,7 +182,9 @@ class Lcm(casekit.Adapter):
         return done.messages
 
     def op_select(self, request_messages, budget_tokens):
-        chosen = self.client.select(self.key(), request_messages, budget_tokens=budget_tokens, options=self.options()).messages
+        # The system prompt is the host's own.
+        head = next((at for at, message in enumerate(request_messages) if message.get("role") != "system"), len(request_messages))
+        chosen = self.client.select(self.key(), request_messages, head=head, budget_tokens=budget_tokens, options=self.options()).messages
         return None if chosen is request_messages else chosen
 
     def op_estimate(self, messages):
