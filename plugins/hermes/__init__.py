@@ -767,10 +767,11 @@ class _Place:
             if connection is None or connection.is_over():
                 if connection is not None:
                     self.why, self.connection = f"lcm-cli serve is gone: {connection.lost}", None
-                if self.coming is None:
+                coming = self.coming
+                if coming is None:
                     self._wait_for_turn(waiter)
-                    self._start(client)
-                connection = self.connection = self._arrived(until, should_stop)
+                    coming = self.coming = self._start(client)
+                connection = self.connection = self._arrived(coming, until, should_stop)
             return connection
         finally:
             self.starting.release()
@@ -788,7 +789,7 @@ class _Place:
             waiter.check()
             time.sleep(min(left, LOOK_S))
 
-    def _start(self, client: "Client") -> None:
+    def _start(self, client: "Client") -> tuple[_Connection, _Call, float]:
         program = client.found_program()
         if not hasattr(select, "poll"):
             raise LcmUnavailable(UNAVAILABLE, "lcm needs a system with poll(); this one has none")
@@ -815,12 +816,13 @@ class _Place:
             if isinstance(error, (_Lost, LcmError)):
                 self._does_not_start(error)
             raise
-        self.coming = (connection, call, until)
+        return connection, call, until
 
-    def _arrived(self, until: float, should_stop: Callable[[], Any] | None) -> _Connection:
+    def _arrived(self, coming: tuple[_Connection, _Call, float], until: float,
+                 should_stop: Callable[[], Any] | None) -> _Connection:
         """Waits for the child that was started. A caller with less time gives up and leaves it to the next; one start may
         take as long as many callers wait."""
-        connection, call, latest = self.coming
+        connection, call, latest = coming
         try:
             told = connection.finish(call, min(until, latest), should_stop)
             if not isinstance(told, dict) or told.get("protocol") != PROTOCOL:
@@ -853,7 +855,6 @@ class _Place:
         for connection in connections:
             if connection is not None:
                 connection.lose("it was closed", CLOSE_S)
-
 
     def abandon(self) -> None:
         """In a forked process: what is the parent's is left to it."""
