@@ -446,7 +446,10 @@ class Worker:
         self.answered, self.serving = threading.Event(), None
 
     def ready(self):
-        self.serving = int(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(self.end()["stderr"].strip())
+        self.serving = int(line)
         threading.Thread(target=self.listen, daemon=True).start()
 
     def listen(self):
