@@ -95,6 +95,10 @@ def summarizer(mode, text):
     return summarize
 
 
+class Refused(Exception):
+    """A tool says that it cannot answer."""
+
+
 class Lcm(casekit.Adapter):
     client = None
 
@@ -276,7 +280,7 @@ class Lcm(casekit.Adapter):
         text, is_error = self.client.tool(self.key(), name, arguments, **ROOM)
         answer = json.loads(text)
         if is_error:
-            raise RuntimeError(answer["error"])
+            raise Refused(answer["error"])
         return answer, text
 
     def op_expand(self, id, max_tokens, cursor=None):
@@ -302,7 +306,10 @@ class Lcm(casekit.Adapter):
         asked = {"query": query, "session_id": session_id, "session_scope": "session" if session_id else scope, "role": role,
                  "sort": sort, "time_from": since, "time_to": before}
         while len(hits) < wanted:
-            answer, _ = self.asked("lcm_grep", limit=min(wanted - len(hits), 200), cursor=cursor, **asked)
+            try:
+                answer, _ = self.asked("lcm_grep", limit=min(wanted - len(hits), 200), cursor=cursor, **asked)
+            except Refused as error:
+                return {"error": str(error)}
             # What is marked as ranked has some of the words only, and is there for who finds too little.
             hits += [hit for hit in answer["results"] if hit["type"] == "message" and not hit.get("ranked")]
             cursor = answer.get("cursor")
