@@ -642,7 +642,8 @@ fn is_set(name: &OsStr) -> bool {
 fn is_ours(name: &str) -> bool {
     name.starts_with("store.")
         || name.starts_with(CURRENT)
-        || ["index", "spool", "bin"].contains(&name)
+        // What is kept beside a store by who serves it may be there before it.
+        || ["index", "spool", "bin", "serve.log", "serve.log.1", "serve.sock"].contains(&name)
         || is_set(OsStr::new(name))
         || name.starts_with('.')
 }
