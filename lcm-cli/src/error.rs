@@ -168,6 +168,14 @@ impl CliError {
         }
     }
 
+    /// What is wrong, why, and what to do about it, in one line.
+    pub(crate) fn told(&self) -> String {
+        match self.hint() {
+            Some(hint) => format!("{}; {hint}", self.sentence()),
+            None => self.sentence(),
+        }
+    }
+
     /// The error and what is behind it, in one line.
     pub(crate) fn sentence(&self) -> String {
         chain(self)

@@ -188,12 +188,9 @@ impl Ui {
         } else {
             <_>::default()
         };
-        let mut text = format!("{on}lcm-cli:{off} {}\n", clean_line(&error.sentence()));
+        let mut text = format!("{on}lcm-cli:{off} {}\n", clean_line(&error.told()));
         for candidate in error.candidates() {
             text.push_str(&format!("  {}\n", clean_line(candidate)));
-        }
-        if let Some(hint) = error.hint() {
-            text.push_str(&format!("  hint: {}\n", clean_line(&hint)));
         }
         // What was shown before the failure comes before what is said about it; an error here has no reader.
         drop(self.flush());

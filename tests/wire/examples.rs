@@ -69,7 +69,7 @@ fn every_example_of_the_document_is_true() {
             count += 1;
         }
     }
-    assert!(count > 15, "the examples are found: {count}");
+    assert!(count >= 15, "the examples are found: {count}");
     assert_eq!(serving.end(), (Vec::new(), Some(0)));
 }
 

@@ -531,11 +531,6 @@ pub(super) fn failure_of(error: &CliError) -> Failure {
             _ => Failure::STORE,
         },
     };
-    let mut message = error.sentence();
-    if let Some(hint) = error.hint() {
-        message.push_str(": ");
-        message.push_str(&hint);
-    }
-    let failure = Failure::new(code, message);
+    let failure = Failure::new(code, error.told());
     if code == Failure::BUSY { failure.with("retry", true.into()) } else { failure }
 }

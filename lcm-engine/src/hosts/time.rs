@@ -6,7 +6,7 @@ use lcm_core::Json;
 const MILLISECONDS_FROM: i64 = 100_000_000_000;
 
 /// Reads a moment: seconds or milliseconds as a number, or a text that [`from_text`] reads.
-pub(super) fn from_json(value: &Json) -> Option<i64> {
+pub(crate) fn from_json(value: &Json) -> Option<i64> {
     match value {
         Json::Number(literal) => from_number(literal),
         Json::String(text) => from_text(text.as_str()?),

@@ -11,9 +11,15 @@ use crate::assemble;
 use crate::assemble::recall::{self, Claim};
 use crate::error::EngineError;
 use crate::hosts::speech::{Dialect, Speech};
+use crate::hosts::time;
 use crate::hosts::told::Told;
 use crate::hosts::{IncomingMessage, with_tree};
 use crate::redact::Redactor;
+
+/// The key under which hosts say when a message was said.
+const TIMESTAMP: &str = "timestamp";
+/// How far the clock of a host may be ahead of ours: beyond that its moment is none.
+const AHEAD_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// An element that was read.
 #[derive(Debug)]
@@ -22,6 +28,8 @@ pub(crate) struct Element {
     pub(crate) speech: Speech,
     pub(crate) signs: Signs,
     pub(crate) tokens: u32,
+    /// When the message itself says that it was said: milliseconds since 1970 UTC.
+    pub(super) said_ms: Option<i64>,
     /// The message as it can be sent, where it holds halves of pairs: those replaced.
     pub(crate) sendable: Option<Vec<u8>>,
     pub(super) mark: Option<Mark>,
@@ -52,6 +60,7 @@ impl Element {
     pub(super) fn read(raw: &[u8], redactor: Option<&Redactor>) -> Result<(Self, EncodedMessage), EngineError> {
         let said = Message::parse(raw)?;
         let sendable = sendable(said.json()).map(|json| json.to_text());
+        let said_ms = said.json().get(TIMESTAMP).and_then(time::from_json);
         let redacted = without_secrets(&said, redactor)?;
         let kept = redacted.as_ref().unwrap_or(&said);
         let IncomingMessage { encoded, tokens, .. } = IncomingMessage::new(kept)?;
@@ -65,12 +74,17 @@ impl Element {
         };
         let mark = told.and_then(|told| mark_of(&speech, &told));
         let signs = Signs::of(&speech);
-        Ok((Self { id: encoded.id, speech, signs, tokens, sendable, mark, judged: OnceLock::new() }, encoded))
+        Ok((Self { id: encoded.id, speech, signs, tokens, said_ms, sendable, mark, judged: OnceLock::new() }, encoded))
     }
 
     /// Whether it reads like something of ours.
     pub(crate) fn is_marked(&self) -> bool {
         self.mark.is_some()
+    }
+
+    /// When it was said, as it says itself, else when it is shown.
+    pub(super) fn seen_ms(&self, now_ms: i64) -> i64 {
+        self.said_ms.filter(|said| (0..=now_ms.saturating_add(AHEAD_MS)).contains(said)).unwrap_or(now_ms)
     }
 
     /// Whether it reads like a fold of ours.

@@ -219,7 +219,7 @@ impl<'r> Turn<'r> {
     fn place<'p>(&self, prepared: &'p HashMap<usize, Prepared>, at: usize) -> NewPlace<'p> {
         NewPlace {
             message: prepared.get(&at).expect("every element of a plan is prepared: see `prepare`"),
-            seen_ms: self.request.now_ms,
+            seen_ms: self.elements[at].seen_ms(self.request.now_ms),
             tokens: self.elements[at].tokens,
             volatile: &[],
         }
@@ -295,7 +295,7 @@ impl<'r> Turn<'r> {
                         arrival,
                         order: OrderKey::appended(arrival),
                         record: commit.record_of(&element.id)?,
-                        seen_ms: request.now_ms,
+                        seen_ms: element.seen_ms(request.now_ms),
                         tokens: element.tokens,
                     };
                     live.line.push(stand, Stood { forms: vec![element.id], signs: element.signs.clone() });

@@ -13,7 +13,7 @@ use crate::service::{OutMessage, SessionKey};
 /// Bases that are kept of one session.
 pub const BASES_MAX: usize = 8;
 /// Bytes of messages that all bases of a connection may hold; each list counts whole.
-const BASES_BYTES_MAX: usize = 256 << 20;
+const BASES_BYTES_MAX: usize = 32 << 20;
 
 /// A message as compact JSON text.
 pub type Message = Arc<[u8]>;
