@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    check, compress, config, describe, doctor, expand, export, grep, import, log, pin, repair, replay, serve, sessions,
-    show, status, undo, unfold, why,
+    check, compress, config, describe, doctor, expand, export, grep, import, log, pin, repair, replay, select, serve,
+    sessions, show, status, undo, unfold, why,
 };
 
 /// Keep every message of an agent, find it again, give it back
@@ -85,6 +85,7 @@ pub(crate) enum Command {
     Pin(pin::PinArgs),
     Unpin(pin::UnpinArgs),
     Replay(replay::ReplayArgs),
+    Select(select::SelectArgs),
     Serve(serve::ServeArgs),
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),

@@ -8,7 +8,7 @@ use std::ops::Range;
 use lcm_core::op::{Change, Op};
 use lcm_core::{Handle, Json, Level, NodeId};
 use lcm_engine::service::{
-    Child, Description, Entry, HistoryChanged, IndexState, IndexStatus, Line, Revision, Seen, Session,
+    Child, Description, Entry, HistoryChanged, IndexState, IndexStatus, Line, Recalled, Revision, Seen, Session,
     SessionDescription, SessionEntry, Shown, Spent, Status, Whole, Why,
 };
 
@@ -92,6 +92,14 @@ pub(crate) fn child(child: &Child) -> Json {
             Json::object(entries)
         }
     }
+}
+
+/// An original that was a candidate for a request.
+pub(crate) fn recalled(recalled: &Recalled) -> Json {
+    let mut entries = entry(&recalled.entry);
+    let reasons = recalled.reasons.iter().map(|reason| text(reason));
+    entries.extend([("score", recalled.score.into()), ("cost", recalled.tokens.into()), ("reasons", list(reasons))]);
+    Json::object(entries)
 }
 
 pub(crate) fn session(session: &Session) -> Entries {

@@ -43,6 +43,28 @@ fn only(ran: &Ran) -> Json {
 }
 
 #[test]
+fn what_goes_into_a_request_is_told_with_its_reasons() {
+    let desk = Desk::new();
+    let file = desk.put("tides.jsonl", talk(20));
+    assert_eq!(desk.run(&["import", &file]).code, 0);
+    // As long as nothing is folded away there is nothing to select.
+    let whole = only(&desk.run(&["select", "tides", "--format", "json"]));
+    assert!(text_of(&whole, "reason").contains("nothing of it is folded"), "{whole:?}");
+    assert_eq!(desk.run(&["compress", "tides", "--threshold", "1500"]).code, 0);
+    let asked = ["select", "tides", "--query", "How high does gauge 3 stand?"];
+    let done = only(&desk.run(&[&asked[..], &["--format", "json"]].concat()));
+    let recalled = done.get("recalled").and_then(Json::as_array).unwrap();
+    assert!(!recalled.is_empty() && recalled.iter().all(|one| !one.get("reasons").unwrap().as_array().unwrap().is_empty()));
+    let list = String::from_utf8(done.get("messages").unwrap().to_text()).unwrap();
+    assert!(list.contains("[lcm:recall msg_") && list.contains("Gauge 3 stands at 3 metres."), "{list}");
+    let told = desk.run(&[&asked[..], &["--explain"]].concat());
+    assert_eq!((told.code, told.stdout.lines().filter(|line| line.starts_with("recalled")).count()), (0, recalled.len()));
+    // Nothing of it is history.
+    let shown = desk.run(&["show", "tides", "--at", "now"]).stdout;
+    assert!(!shown.contains("[lcm:recall"));
+}
+
+#[test]
 fn a_session_is_compressed_to_a_list_that_stands_for_all_of_it() {
     let desk = Desk::new();
     let file = desk.put("tides.jsonl", talk(20));

@@ -13,6 +13,7 @@ pub(crate) mod log;
 pub(crate) mod pin;
 pub(crate) mod repair;
 pub(crate) mod replay;
+pub(crate) mod select;
 pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod show;
@@ -76,6 +77,7 @@ pub(crate) fn run(
         Command::Unpin(args) => pin::unpin(&args, &open()?, ui),
         Command::Why(args) => why::run(&args, &open()?, ui),
         Command::Replay(args) => replay::run(&args, parsed.global.home.as_deref(), &layers, stdin, ui),
+        Command::Select(args) => select::run(&args, &layers, &open()?, ui),
         Command::Serve(args) => serve::run(&args, &layers, stdin, ui),
         Command::Doctor(_) => doctor::run(&layers, |make| self::open(&home, make), ui),
     }

@@ -6,8 +6,8 @@ use lcm_core::{Json, Owner};
 use lcm_engine::compress::summary::Summarizer;
 use lcm_engine::error::{EngineError, StoreError};
 use lcm_engine::service::{
-    Branches, CompressRequest, OwnerPattern, Owners, Reader, Recalled, Scope, SelectRequest, Service, SessionKey,
-    ToolBounds, ToolCall, TurnRequest, Turned,
+    Branches, CompressRequest, OwnerPattern, Owners, Reader, Scope, SelectRequest, Service, SessionKey, ToolBounds,
+    ToolCall, TurnRequest, Turned,
 };
 use lcm_engine::{DEFAULT_AGENT, DEFAULT_PERSON, tools};
 
@@ -236,7 +236,7 @@ impl Asked<'_> {
         let done = self.client.engine.select(&request).map_err(failed)?;
         // What is selected is for one request: the next difference is still to what was sent.
         let splices = done.messages.as_ref().map_or(Json::Null, |messages| list.changed(messages).1);
-        let recalled = done.recalled.iter().map(recalled).collect();
+        let recalled = done.recalled.iter().map(json::recalled).collect();
         let entries = vec![
             ("base", self.keep(&key, list)),
             ("splices", splices),
@@ -503,16 +503,6 @@ fn turned_entries(turned: &Turned) -> Vec<(&'static str, Json)> {
         ("published", turned.published.into()),
         ("tokens", turned.tokens.into()),
     ]
-}
-
-fn recalled(recalled: &Recalled) -> Json {
-    let mut entries = json::entry(&recalled.entry);
-    entries.extend([
-        ("score", recalled.score.into()),
-        ("cost", recalled.tokens.into()),
-        ("reasons", texts(&recalled.reasons)),
-    ]);
-    Json::object(entries)
 }
 
 fn failed(error: EngineError) -> Failure {
