@@ -32,11 +32,6 @@ use crate::error::CliError;
 
 pub use error::exit;
 
-/// A process that serves lives for weeks and hands lists of megabytes from thread to thread: with the allocator of the
-/// system 60 of them left 190 MB behind that nobody used.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Looks up an environment variable.
 pub type Env = dyn Fn(&str) -> Option<OsString>;
 

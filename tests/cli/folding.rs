@@ -54,11 +54,16 @@ fn what_goes_into_a_request_is_told_with_its_reasons() {
     let asked = ["select", "tides", "--query", "How high does gauge 3 stand?"];
     let done = only(&desk.run(&[&asked[..], &["--format", "json"]].concat()));
     let recalled = done.get("recalled").and_then(Json::as_array).unwrap();
-    assert!(!recalled.is_empty() && recalled.iter().all(|one| !one.get("reasons").unwrap().as_array().unwrap().is_empty()));
+    assert!(
+        !recalled.is_empty() && recalled.iter().all(|one| !one.get("reasons").unwrap().as_array().unwrap().is_empty())
+    );
     let list = String::from_utf8(done.get("messages").unwrap().to_text()).unwrap();
     assert!(list.contains("[lcm:recall msg_") && list.contains("Gauge 3 stands at 3 metres."), "{list}");
     let told = desk.run(&[&asked[..], &["--explain"]].concat());
-    assert_eq!((told.code, told.stdout.lines().filter(|line| line.starts_with("recalled")).count()), (0, recalled.len()));
+    assert_eq!(
+        (told.code, told.stdout.lines().filter(|line| line.starts_with("recalled")).count()),
+        (0, recalled.len())
+    );
     // Nothing of it is history.
     let shown = desk.run(&["show", "tides", "--at", "now"]).stdout;
     assert!(!shown.contains("[lcm:recall"));

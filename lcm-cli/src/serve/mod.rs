@@ -6,7 +6,7 @@
 //!
 //! What a line is stands in `lcm_engine::wire`. Modules in reading order: `connection` is the calls of one connection,
 //! `pool` who carries them out, `verbs` what each of them does, `options` how a call is to be carried
-//! out, `idle` what is done between calls, `socket` and `parent` the world around.
+//! out, `idle` what is done between calls, `socket`, `parent` and `memory` the world around.
 
 mod connection;
 mod pool;
@@ -15,6 +15,7 @@ mod verbs;
 mod idle;
 mod socket;
 mod parent;
+mod memory;
 
 use std::io::{BufReader, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -99,6 +100,7 @@ pub(crate) fn serve(
     input: Box<dyn Read + Send>,
     mut output: Box<dyn Write + Send>,
 ) -> Result<(), CliError> {
+    memory::share();
     let no_thread = |source| CliError::File { what: "start threads for", path: "serve".into(), source };
     let (end, ended) = mpsc::channel();
     let server = Arc::new(Server {

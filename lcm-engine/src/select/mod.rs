@@ -119,6 +119,9 @@ impl Meter<'_> {
         let budget = usize::try_from(self.planned(budget)).unwrap_or(usize::MAX);
         let mut most: usize = 0;
         for raw in messages {
+            if may_say_nothing(raw) {
+                return false;
+            }
             most = most.saturating_add(raw.len().saturating_mul(BYTE_TOKENS).saturating_add(MESSAGE_TOKENS));
             if most > budget {
                 return false;
@@ -128,6 +131,16 @@ impl Meter<'_> {
         }
         most <= budget
     }
+}
+
+/// Whether a message may have nothing in it, which no provider takes; told from its text alone.
+fn may_say_nothing(raw: &[u8]) -> bool {
+    static CONTENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""content":"#));
+    static CALLS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"_calls\":"));
+    let Some(at) = CONTENT.find(raw) else { return false };
+    let said = raw[at + br#""content":"#.len()..].trim_ascii_start();
+    let says_nothing = said.starts_with(b"null") || said.starts_with(b"\"\"") || said.starts_with(b"[]");
+    says_nothing && CALLS.find(raw).is_none()
 }
 
 /// Selects for a request. Gives what is known of the session, too, to be remembered.
@@ -160,9 +173,6 @@ pub(crate) fn select(
         }
         selected
     };
-    if !shows_fold && before <= limit {
-        return Ok((done(unchanged(NOTHING_FOLDED)), live));
-    }
     let dialect = request.turn.dialect;
     let dialect = dialect.unwrap_or_else(|| turn::dialect_of(elements.iter().map(|element| &element.speech)));
     let rules = Rules { dialect, alternates: request.folding.alternates };
@@ -179,6 +189,9 @@ pub(crate) fn select(
         dialect,
         rules,
     };
+    if !shows_fold && before <= limit && work.given_is_valid() {
+        return Ok((done(unchanged(NOTHING_FOLDED)), live));
+    }
     if let Some(selected) = work.again()? {
         return Ok((done(selected), live));
     }
@@ -283,20 +296,23 @@ impl Work<'_> {
     fn select(&self, snapshot: &Snapshot, live: &mut Live, before: u64) -> Result<Selected, EngineError> {
         let list = live.align(snapshot, self.sent, self.elements)?;
         let seen = Seen::of(&list);
-        if before <= self.limit && !seen.shows_fold {
+        // A list that no provider takes is shown otherwise also where it fits.
+        let fits = before <= self.limit && self.given_is_valid();
+        if fits && !seen.shows_fold {
             return Ok(unchanged(NOTHING_FOLDED));
         }
         if list.alignment.verdict == Verdict::Stranger {
             return Ok(unchanged("the list is not that of the session"));
         }
-        if before <= self.limit {
+        if fits {
             let messages = (0..self.elements.len()).map(OutMessage::Given).collect();
             let draft = self.draft(messages)?;
             let (draft, selection) =
                 self.with_recall(snapshot, Some(&live.line), live.session.id, &seen, draft, false)?;
             return Ok(self.finish(draft, selection));
         }
-        // Over its budget: all but the newest is folded.
+        // Over its budget: all but the newest is folded; else only what no provider takes.
+        let is_over = before > self.limit;
         let turn = TurnRequest { messages: self.sent.messages.to_vec(), ..self.without_messages() };
         let session = live.session.id;
         let options = &self.request.folding;
@@ -306,12 +322,12 @@ impl Work<'_> {
             Writer::new(None, &Estimate, Guidance::default(), options.summary_time_max, self.selecting.redactor);
         let pass = Pass::new(snapshot, &turn, self.elements, live, list, self.dialect, limits, writer);
         let Some(mut pass) = pass else {
-            return Ok(unchanged("it is over its budget, and shows messages in another order than they were said"));
+            return Ok(unchanged("it would be folded, and shows messages in another order than they were said"));
         };
         let system: u64 = self.costs[..turn::head_of(self.elements)].iter().sum();
         let free = self.limit.saturating_sub(self.beside + system + AROUND_TOKENS);
-        let recall = self.recall_max().min(free / 5 * 2);
-        let folds = free / 10;
+        let recall = if is_over { self.recall_max().min(free / 5 * 2) } else { 0 };
+        let folds = if is_over { free / 10 } else { 0 };
         let mut newest = free.saturating_sub(recall + folds);
         let mut draft;
         let mut rounds = 0;
@@ -334,7 +350,7 @@ impl Work<'_> {
         let (draft, mut selection) =
             self.with_recall(snapshot, Some(pass.line()), session, &seen, draft, hides_steps)?;
         if let Err(invalid) = self.check(&draft) {
-            return Ok(unchanged(&format!("it is over its budget, and no valid list comes of it: {invalid}")));
+            return Ok(unchanged(&format!("it would be folded, and no valid list comes of it: {invalid}")));
         }
         pass.keep(self.selecting.store)?;
         selection.shown = Some(draft.messages.clone());
@@ -369,6 +385,13 @@ impl Work<'_> {
             }
         }
         Ok(Draft { messages, speeches, tokens })
+    }
+
+    /// Whether a provider takes the list as it was given.
+    fn given_is_valid(&self) -> bool {
+        let given = self.elements.iter().map(|element| &element.speech);
+        let all: Vec<Speech> = self.heads.iter().map(|(_, speech)| speech).chain(given).cloned().collect();
+        valid::check(&all, self.rules).is_ok()
     }
 
     fn check(&self, draft: &Draft) -> Result<(), valid::Invalid> {
