@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::access::Access;
-use super::answer::{Budget, Object, echo, fitting, rfc3339};
+use super::answer::{Budget, Cost, Object, echo, fitting, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool, short};
 use super::grep::{SNIPPET_CHARS, Shown, role};
 use super::{Answered, ToolError, count, cursor};
@@ -154,7 +154,7 @@ pub(super) fn recall(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
             is_cut = true;
             if items.is_empty() {
                 let least = said.chars().next().map_or(0, char::len_utf8);
-                let end = fitting(&said, budget.left()).max(least);
+                let end = fitting(&said, beside(&item, &budget)).max(least);
                 item.quote("snippet", &said[..end]);
                 items.push(item.finish());
                 at += 1;
@@ -177,6 +177,12 @@ pub(super) fn recall(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         head.text("cursor", &format!("{stamp}.{window}-{at}-{now_ms}"));
     }
     Ok(head.finish())
+}
+
+/// What is left for a text beside what its item says already.
+fn beside(item: &Object, budget: &Budget) -> Cost {
+    let (taken, left) = (item.cost(), budget.left());
+    Cost { tokens: left.tokens.saturating_sub(taken.tokens), chars: left.chars.saturating_sub(taken.chars) }
 }
 
 /// Where a recall goes on: its window, hits of that which were given, and its clock.
@@ -279,7 +285,7 @@ pub(super) fn recent(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
             items.push(text);
         } else if items.is_empty() {
             let least = hit.snippet.chars().next().map_or(0, char::len_utf8);
-            let end = fitting(&hit.snippet, budget.left()).max(least);
+            let end = fitting(&hit.snippet, beside(&item, &budget)).max(least);
             item.quote("snippet", &hit.snippet[..end]);
             items.push(item.finish());
             last = Some(hit.entry.number);

@@ -102,8 +102,7 @@ fn what_is_no_object_is_refused_by_every_tool() {
     let home = home();
     turn(&home.engine, "s", &[user("hello")]);
     for tool in NAMES {
-        for arguments in ["[]", "7", "{", "\"x\"", "{\"query\":", "{\"query\":\"a\"", "nonsense", "{}{}", "\u{feff}{}"]
-        {
+        for arguments in ["[]", "7", "{", "\"x\"", "{\"query\":", "{\"query\":\"a\"", "nonsense", "{}{}"] {
             let why = caller(&home.engine, "s").refused(tool, arguments);
             assert_eq!(why, format!("the arguments of {tool} must be one JSON object"), "{arguments}");
         }

@@ -138,6 +138,7 @@ fn what_is_pinned_is_never_folded_until_it_is_unpinned() {
     assert_eq!(shown(items(&asker.ask("lcm_pin", "{}"), "pinned")[0].get("store_id").unwrap()), "1");
     let (_, now) = try_compress(&home.engine, "s", &list, crate::session::options(900), None).unwrap();
     assert!(now.len() < list.len() && now.contains(&list[0]), "{now:#?}");
+    turn(&home.engine, "s", &now);
     let unset = asker.ask("lcm_pin", r#"{"id":1,"action":"unpin"}"#);
     assert_eq!(unset.get("pinned"), Some(&Json::Bool(false)));
     assert!(items(&asker.ask("lcm_pin", r#"{"action":"list"}"#), "pinned").is_empty());
