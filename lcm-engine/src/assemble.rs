@@ -82,7 +82,7 @@ pub(crate) fn first_of(summary: &Summary) -> Option<Arrival> {
 }
 
 /// What ends a line for somebody, though it is no line feed.
-fn is_line_end(c: char) -> bool {
+pub(crate) fn is_line_end(c: char) -> bool {
     matches!(c, '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 

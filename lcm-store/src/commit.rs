@@ -542,10 +542,10 @@ impl<'t> Commit<'t> {
             let mut children = Vec::with_capacity(summary.children().len());
             let again = self.txn.open_table(tables::AGAIN)?;
             for child in summary.children() {
-                let (record, first) = self.hashes.get(child.key())?.ok_or(StoreError::NotFound(*child))?.value();
+                let (record, earliest) = self.hashes.get(child.key())?.ok_or(StoreError::NotFound(*child))?.value();
                 self.check_same(record, child.as_bytes())?;
                 let behind = children.last().map_or(0, |(_, place)| *place);
-                children.push((record, self.place_meant(&again, record, first, &line, behind)?));
+                children.push((record, self.place_meant(&again, record, earliest, &line, (behind, first))?));
             }
             drop(again);
             let message = Prepared { id, main: Payload::new(&canon, &[], None), bodies: Vec::new() };
@@ -577,14 +577,14 @@ impl<'t> Commit<'t> {
     }
 
     /// The place of a node that a summary means: of several one of its line, if it can be the first behind the child
-    /// before it; else the node's first place.
+    /// before it that does not stand in front of the summary; else the node's first place.
     fn place_meant(
         &self,
         again: &impl ReadableTable<(u64, u64), ()>,
         record: u64,
         first: u64,
         line: &[Stretch],
-        behind: u64,
+        (behind, from): (u64, &OrderKey),
     ) -> Result<u64, StoreError> {
         let mut others = again.range((record, 0)..=(record, u64::MAX))?.peekable();
         if others.peek().is_none() {
@@ -598,7 +598,7 @@ impl<'t> Commit<'t> {
             let row = PlaceRow::from_bytes(row.value(), place)?;
             let order = row.order_key(Arrival(place))?;
             if line.iter().any(|stretch| stretch.has(&row, place, &order)) {
-                if place > behind {
+                if place > behind && order >= *from {
                     return Ok(place);
                 }
                 before.get_or_insert(place);

@@ -14,3 +14,4 @@ mod secrets;
 mod counts;
 mod select;
 mod found;
+mod tools;

@@ -81,6 +81,7 @@ fn links_in_the_docs_lead_somewhere() {
         "docs/architecture.md",
         "docs/format.md",
         "docs/settings.md",
+        "docs/tools.md",
         "docs/glossary.md",
         "docs/changelog.md",
     ];

@@ -3,6 +3,7 @@
 
 mod rooms;
 mod docs;
+mod tools;
 
 use std::fs;
 use std::path::{Path, PathBuf};

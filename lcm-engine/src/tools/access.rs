@@ -10,6 +10,7 @@ use lcm_store::{Branches, OwnerPattern, Owners, Placed, Scope, Session, Snapshot
 
 use super::ToolError;
 use super::arguments::short;
+use super::message::is_name;
 use crate::find;
 use crate::service::{Entry, Reader};
 
@@ -137,12 +138,11 @@ impl<'s> Access<'s> {
             0 => Err(none()),
             1 => Ok(found.remove(0)),
             count => {
-                let names: Vec<String> = found
-                    .iter()
-                    .take(NAMED_MAX)
-                    .map(|session| format!("#{} {:?}", session.id, short(&session.name)))
-                    .collect();
-                let names = names.join(", ");
+                let told = |session: &Session| match is_name(&session.name) {
+                    true => format!("#{} {}", session.id, session.name),
+                    false => format!("#{}", session.id),
+                };
+                let names = found.iter().take(NAMED_MAX).map(told).collect::<Vec<_>>().join(", ");
                 Err(ToolError::Said(format!("{:?} can mean {count} sessions: {names}; name one of them", short(text))))
             }
         }
@@ -181,6 +181,13 @@ impl<'s> Access<'s> {
         })
     }
 
+    /// Who reads, for the stamp of a cursor. It does not say which sessions there are: they become more meanwhile.
+    pub(super) fn written(&self) -> String {
+        let given = self.given.iter().map(|session| session.id).collect::<Vec<_>>();
+        let own = self.own.as_ref().map(|session| session.id);
+        format!("{:?} {own:?} {given:?} {} {}", self.owner, self.is_confined, self.sees_all)
+    }
+
     /// What stands at a number.
     pub(super) fn place(&self, number: Arrival) -> Result<Option<Placed>, ToolError> {
         let Some(scope) = self.all()? else { return Ok(None) };
@@ -191,6 +198,12 @@ impl<'s> Access<'s> {
     pub(super) fn is_own(&self, session: SessionId) -> bool {
         self.own.as_ref().is_some_and(|own| own.id == session)
     }
+}
+
+/// A session as answers name it, in a way that calls can name it too. Hosts take names from titles and files, so
+/// whatever could be more than a name is told by number only.
+pub(super) fn name_of(session: &Session) -> String {
+    if is_name(&session.name) { session.name.clone() } else { format!("#{}", session.id) }
 }
 
 fn kind(entry: &Entry) -> &'static str {

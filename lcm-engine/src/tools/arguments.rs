@@ -123,8 +123,8 @@ impl Arguments {
             let known = tool.parameters.iter().find(|known| known.name == name);
             let known = known.or_else(|| tool.parameters.iter().find(|known| known.aliases.contains(&name.as_str())));
             match known {
-                // `null` is how some models say that they pass nothing.
-                Some(_) if value.is_null() => {}
+                // `null` and an empty text are how some models say that they pass nothing.
+                Some(_) if value.is_null() || matches!(&value, Json::String(text) if text.is_empty()) => {}
                 Some(known) => {
                     read.given.retain(|(before, _)| before.name != known.name);
                     read.given.push((known, value));
@@ -413,11 +413,13 @@ mod tests {
             assert_eq!(arguments.number("limit").ok(), Some(Some(number)), "{json}");
             assert!(told(&arguments).contains("limit was "), "{json}");
         }
-        for json in ["\"abc\"", "1.5", "true", "{}", "[1,2]", "\"\"", "NaN", "\"Infinity\""] {
+        for json in ["\"abc\"", "1.5", "true", "{}", "[1,2]", "\" \"", "NaN", "\"Infinity\""] {
             let error = read(&format!("{{\"limit\":{json}}}")).number("limit").err().map(|error| error.to_string());
             assert!(error.is_some_and(|error| error.starts_with("limit is ")), "{json}");
         }
-        assert_eq!(read(r#"{"limit":null}"#).number("limit").ok(), Some(None));
+        for json in [r#"{"limit":null}"#, r#"{"limit":""}"#] {
+            assert_eq!(read(json).number("limit").ok(), Some(None), "{json}");
+        }
     }
 
     #[test]

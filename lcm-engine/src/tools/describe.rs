@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lcm_core::{NodeId, canon};
 use lcm_store::{Buffer, Placed, RecordNumber, Scope, Session, Snapshot, Store};
 
-use super::access::Access;
+use super::access::{Access, name_of};
 use super::answer::{Budget, Cost, Object, fitting, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::grep::Shown;
@@ -366,7 +366,7 @@ fn overview(snapshot: &Snapshot, access: &Access<'_>, mut arguments: Arguments, 
         return Ok(object.finish());
     };
     let scope = access.all()?.ok_or_else(|| ToolError::Said("there is nothing that can be read here".to_owned()))?;
-    object.text("session_id", &session.name).text("session", &format!("#{}", session.id));
+    object.text("session_id", &name_of(&session)).text("session", &format!("#{}", session.id));
     object.text("created", &rfc3339(session.created_ms));
     object.number("store_message_count", snapshot.log_len(session.timeline)?);
     object.number("pinned", count(snapshot.pins(session.id)?.len()));

@@ -360,11 +360,15 @@ fn taken_apart(placed: &Placed, buffer: &Buffer, manner: Manner) -> Result<Taken
         parts.content = lines_of(&parts.content, manner.lines).to_owned();
     }
     let taken = |text: &mut String| std::mem::take(text);
-    let texts = vec![
+    let mut texts = vec![
         ("content", taken(&mut parts.content)),
         ("calls", taken(&mut parts.calls)),
         ("rest", taken(&mut parts.rest)),
     ];
+    if manner.form == Form::Exact && !parts.has_content {
+        // Nothing said is not the same as saying nothing.
+        texts.remove(0);
+    }
     Ok((id, role, texts, What::Message(Box::new(parts))))
 }
 
@@ -460,7 +464,7 @@ impl Page<'_> {
             let offset = text.floor_char_boundary(self.at.offset);
             let rest = &text[offset..];
             if rest.is_empty() {
-                if nth == 0 && self.at.text == 0 && offset == 0 {
+                if nth == 0 && matches!(*name, "content" | "summary") && offset == 0 {
                     item.quote(name, "");
                 }
                 (self.at.text, self.at.offset) = (nth + 1, 0);

@@ -11,7 +11,7 @@ use lcm_store::{
     Branches, Cursor, Cut, Filter, Grep, Kinds, LetterCase, Order, Pattern, Scope, Session, Snapshot, Store, Words,
 };
 
-use super::access::Access;
+use super::access::{Access, name_of};
 use super::answer::{Budget, Cost, Object, echo, fitting, rfc3339};
 use super::arguments::{Arguments, Dialect, Kind, Parameter, Tool, short};
 use super::{Answered, ToolError, count, cursor};
@@ -119,7 +119,7 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         _ => LetterCase::Smart,
     };
     let context = arguments.number("context_lines")?.and_then(|lines| usize::try_from(lines).ok());
-    let asked = format!("{:?} {:?} {filter:?} {case:?}", reach.name, reach.scope);
+    let asked = format!("{} {:?} {:?} {filter:?} {case:?}", access.written(), reach.name, reach.named);
     let stamp = cursor::stamp("lcm_grep", [query.as_str(), mode, sort, asked.as_str()]);
     let after = match arguments.text("cursor")? {
         None => None,
@@ -231,6 +231,8 @@ pub(super) struct Reach {
     pub(super) name: &'static str,
     pub(super) scope: Option<Scope>,
     pub(super) is_current: bool,
+    /// What was named of it, for the stamp of a cursor.
+    named: (Option<SessionId>, Option<String>),
 }
 
 impl Reach {
@@ -251,20 +253,22 @@ impl Reach {
             }
             ("session", Some(text)) => {
                 let session = access.session(&text)?;
-                Self { name, scope: access.of(&[&session], Branches::All), is_current: access.is_own(session.id) }
+                let (scope, is_current) = (access.of(&[&session], Branches::All), access.is_own(session.id));
+                Self { name, scope, is_current, named: (Some(session.id), None) }
             }
             (_, session) => {
                 if session.is_some() {
                     arguments.note(format!("session_id has no effect with session_scope {name}"));
                 }
                 match name {
-                    "all" => Self { name, scope: access.all()?, is_current: false },
-                    _ => Self { name: "current", scope: access.current(), is_current: true },
+                    "all" => Self { name, scope: access.all()?, is_current: false, named: (None, None) },
+                    _ => Self { name: "current", scope: access.current(), is_current: true, named: (None, None) },
                 }
             }
         };
         if let (Some(source), Some(scope)) = (arguments.text("source")?, &reach.scope) {
             reach.scope = access.of_source(scope, &source)?;
+            reach.named.1 = Some(source);
         }
         Ok(reach)
     }
@@ -477,7 +481,7 @@ impl<'s> Shown<'s> {
         }
         item.text("handle", &entry.handle.to_string());
         if let Some(session) = session {
-            item.text("session_id", &session.name);
+            item.text("session_id", &name_of(session));
         }
         item.text("session", &format!("#{}", entry.session));
         match &summary {

@@ -1,12 +1,12 @@
 //! A message as a tool shows it: its text, its calls, and by wish all else, each as a text that can be shown in parts.
 //!
 //! Readable by default: the text of a string or of blocks, results among them; calls as JSON. What is then left out
-//! (images, thoughts, keys of hosts) is named. Exact by wish: content that is no string as compact JSON, and all other
+//! (images, thoughts, keys of hosts) is named. Exact by wish: content that is no text as compact JSON, and all other
 //! keys; role, content, calls and the rest are then the whole message. Half surrogates are shown replaced in readable
-//! text, and as their escapes in JSON.
+//! text, and as their escapes in JSON: exactly, a string that has some is shown as JSON.
 
 use lcm_core::canon::{MessageTree, TreeValue};
-use lcm_core::{Json, Role};
+use lcm_core::{Json, JsonString, Role};
 
 /// How a message is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(super) enum Form {
 pub(super) struct Parts {
     /// What it says.
     pub(super) content: String,
+    /// Whether it has a key for that, be it empty.
+    pub(super) has_content: bool,
     /// Whether that is JSON, because it was no text.
     pub(super) is_json: bool,
     /// What it calls, as JSON; empty for nothing.
@@ -44,6 +46,7 @@ impl Parts {
         let root = message.root();
         let mut parts = Self::default();
         if let Some(content) = root.get("content") {
+            parts.has_content = true;
             parts.take_content(content, form);
         }
         let mut calls = Vec::new();
@@ -68,27 +71,44 @@ impl Parts {
             parts.name = name("name").or_else(|| name("tool_name"));
         }
         let mut rest = Vec::new();
-        for (key, value) in root.entries() {
-            if matches!(key, b"role" | b"content" | b"tool_calls" | b"function_call") {
+        let entries: Vec<(&[u8], TreeValue<'_, '_>)> = root.entries().collect();
+        for (nth, (key, value)) in entries.iter().copied().enumerate() {
+            let is_shown = match key {
+                b"role" => value.as_str() == Some(message.role().name()),
+                b"content" => true,
+                b"tool_calls" | b"function_call" => !value.is_null(),
+                _ => false,
+            };
+            // Of a key that occurs twice the last one counts; exactly, the others are there too.
+            let is_last = || entries[nth + 1..].iter().all(|(other, _)| *other != key);
+            let is_ours = matches!(key, b"role" | b"content" | b"tool_calls" | b"function_call");
+            if is_ours && (form == Form::Readable || is_shown && is_last()) {
                 continue;
             }
             let is_name = matches!(key, b"tool_call_id" | b"name" | b"tool_name") && message.role() == Role::Tool;
             let is_shown = is_name && name_of(value).is_some();
             match form {
-                Form::Exact => rest.push((String::from_utf8_lossy(key).into_owned(), value.to_json())),
+                Form::Exact => {
+                    let name = JsonString::from_wtf8(key.to_vec());
+                    let name = name.unwrap_or_else(|| JsonString::from(&*String::from_utf8_lossy(key)));
+                    rest.push((name, value.to_json()));
+                }
                 Form::Readable if is_shown || value.is_null() => {}
                 Form::Readable => parts.leave_out(&String::from_utf8_lossy(key)),
             }
         }
         if !rest.is_empty() {
-            let object = Json::Object(rest.into_iter().map(|(key, value)| (key.into(), value)).collect());
-            parts.rest = String::from_utf8_lossy(&object.to_text()).into_owned();
+            parts.rest = String::from_utf8_lossy(&Json::Object(rest).to_text()).into_owned();
         }
         parts
     }
 
     fn take_content(&mut self, content: TreeValue<'_, '_>, form: Form) {
-        if let Some(text) = content.to_str_lossy() {
+        let text = match form {
+            Form::Readable => content.to_str_lossy(),
+            Form::Exact => content.as_str().map(Into::into),
+        };
+        if let Some(text) = text {
             self.content = text.into_owned();
             return;
         }
@@ -201,5 +221,14 @@ mod tests {
         assert!(read.is_json && read.left_out.is_empty());
         assert_eq!(read.content, r#"[{"type":"image","data":"x"}]"#);
         assert_eq!(read.rest, r#"{"tool_call_id":"c","z":[1.0,"\ud83d"]}"#);
+        let half = parts(r#"{"role":"user","content":"a\ud83d"}"#, Form::Exact);
+        assert_eq!((half.content.as_str(), half.is_json, half.rest.as_str()), (r#""a\ud83d""#, true, ""));
+        let odd = parts(
+            r#"{"role":"critic","content":1,"tool_calls":null,"content":null,"\ud83d":2,"role":"critic"}"#,
+            Form::Exact,
+        );
+        assert_eq!((odd.content.as_str(), odd.calls.as_str()), ("null", ""));
+        assert_eq!(odd.rest, r#"{"role":"critic","content":1,"tool_calls":null,"\ud83d":2,"role":"critic"}"#);
+        assert!(!parts(r#"{"role":"user"}"#, Form::Exact).has_content);
     }
 }

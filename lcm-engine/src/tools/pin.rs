@@ -3,7 +3,7 @@
 use lcm_core::Handle;
 use lcm_store::{Buffer, Pinned, Store};
 
-use super::access::Access;
+use super::access::{Access, name_of};
 use super::answer::{Budget, Object};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::{Answered, ToolError, count, cursor};
@@ -52,7 +52,7 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         };
         let pins = snapshot.pins(session.id)?;
         let mut object = Object::new();
-        object.text("session_id", &session.name).number("total_results", count(pins.len()));
+        object.text("session_id", &name_of(&session)).number("total_results", count(pins.len()));
         arguments.tell(&mut object);
         budget.take(object.cost());
         let (mut items, mut next) = (Vec::new(), None);

@@ -15,6 +15,7 @@ use super::answer::{Budget, Object, echo, fitting, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::message::{Form, Parts};
 use super::{Answered, ToolError, count};
+use crate::assemble::is_line_end;
 use crate::compress::summary::SummaryPrompt;
 use crate::find::{Entries, unreadable};
 use crate::search;
@@ -59,6 +60,8 @@ const CONTEXT_TOKENS: u64 = 32_000;
 const TIMEOUT_MS: u64 = 120_000;
 /// Characters of a question.
 const PROMPT_CHARS_MAX: usize = 8_000;
+/// Characters of what a model's provider says of a failure.
+const ERROR_CHARS: usize = 300;
 /// Characters of a match beside the answer.
 const MATCH_CHARS: usize = 200;
 /// Between the instructions and the material, and behind it.
@@ -70,6 +73,13 @@ struct Evidence {
     text: String,
     /// Whether its end is missing.
     is_cut: bool,
+}
+
+/// Why there is no answer but only what it would have been made of.
+struct Degraded {
+    told: &'static str,
+    /// What the model's provider says: it may hold a part of what it was sent.
+    said: Option<String>,
 }
 
 /// What was packed, and of which nodes something is missing.
@@ -118,16 +128,24 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
     let mut written = None;
     if output == "answer" && !packed.evidence.is_empty() {
         match call.model {
-            None => degraded = Some("there is no model to ask here; these are the originals".to_owned()),
+            None => {
+                let told = "there is no model to ask here; these are the originals";
+                degraded = Some(Degraded { told, said: None });
+            }
             Some(model) => {
                 let instructions =
                     PROMPT.replace("{budget}", &tokens.to_string()).replace("{question}", &quoted(&prompt));
                 let asked =
                     SummaryPrompt { instructions, material: material(&packed), tokens_max: tokens, time_max: timeout };
                 match model.summarize(&asked) {
-                    Ok(text) if text.trim().is_empty() => degraded = Some("the model gave no answer".to_owned()),
+                    Ok(text) if text.trim().is_empty() => {
+                        degraded = Some(Degraded { told: "the model gave no answer", said: None });
+                    }
                     Ok(text) => written = Some((text.trim().to_owned(), model.model().to_owned())),
-                    Err(error) => degraded = Some(error.to_string()),
+                    Err(error) => {
+                        let said = Some(error.to_string());
+                        degraded = Some(Degraded { told: "the model failed; these are the originals", said });
+                    }
                 }
             }
         }
@@ -150,7 +168,8 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
 
 /// The question, so that its lines cannot be taken for ours.
 fn quoted(prompt: &str) -> String {
-    prompt.lines().map(|line| format!("> {line}")).collect::<Vec<_>>().join("\n")
+    let lines = prompt.split(|c| c == '\n' || is_line_end(c));
+    lines.map(|line| format!("> {line}")).collect::<Vec<_>>().join("\n")
 }
 
 fn scope(access: &Access<'_>, arguments: &mut Arguments) -> Result<Option<Scope>, ToolError> {
@@ -284,7 +303,8 @@ fn material(packed: &Packed) -> String {
     for one in &packed.evidence {
         let who = if one.entry.summary.is_some() { "summary of what follows" } else { one.entry.role.name() };
         text.push_str(&format!("{} {who} {}\n", one.entry.handle, rfc3339(one.entry.seen_ms)));
-        for line in one.text.lines() {
+        // What ends a line for anybody ends it here, so that every line begins with the bar.
+        for line in one.text.split(|c| c == '\n' || is_line_end(c)) {
             text.push_str("| ");
             text.push_str(line);
             text.push('\n');
@@ -303,7 +323,7 @@ struct Shown<'a> {
     query: Option<&'a str>,
     packed: &'a Packed,
     written: Option<(String, String)>,
-    degraded: Option<String>,
+    degraded: Option<Degraded>,
     tokens: u64,
     context: u64,
     timeout: Duration,
@@ -323,7 +343,10 @@ fn put_together(call: &ToolCall<'_>, arguments: &Arguments, shown: &Shown<'_>) -
         head.text("scope_note", "nothing was found; try other words, or session_scope all");
     }
     if let Some(reason) = &shown.degraded {
-        head.flag("degraded", true).text("degraded_reason", reason);
+        head.flag("degraded", true).text("degraded_reason", reason.told);
+        if let Some(said) = &reason.said {
+            head.quote("model_error", &said.chars().take(ERROR_CHARS).collect::<String>());
+        }
         head.number("timeout_seconds", shown.timeout.as_secs());
     }
     arguments.tell(&mut head);
@@ -377,7 +400,13 @@ fn put_together(call: &ToolCall<'_>, arguments: &Arguments, shown: &Shown<'_>) -
             item.flag("content_truncated", true);
         }
         let item = item.finish();
-        budget.add(&item);
+        if !budget.add(&item) {
+            // Nothing to cut in what says nothing; the first is given all the same.
+            is_cut = true;
+            if !numbers.is_empty() || !evidence.is_empty() || !raw.is_empty() {
+                break;
+            }
+        }
         numbers.extend(one.entry.summary.map(|number| number.to_string()));
         if with_evidence {
             evidence.push(item);

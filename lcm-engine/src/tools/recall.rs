@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::access::Access;
-use super::answer::{Budget, Object, echo, fitting, rfc3339};
+use super::answer::{Budget, Cost, Object, echo, fitting, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool, short};
 use super::grep::{SNIPPET_CHARS, Shown, role};
 use super::{Answered, ToolError, count, cursor};
@@ -57,8 +57,8 @@ pub(super) static RECENT: Tool = Tool {
 
 /// Hits of a recall when nobody says how many.
 const LIMIT: usize = 8;
-/// Hits that are weighed for each that is given.
-const POOL_TIMES: usize = 3;
+/// Hits that are weighed together: three times as many as one answer can hold.
+const WINDOW: usize = 75;
 /// Messages of a window when nobody says how many.
 const RECENT_LIMIT: usize = 10;
 /// Characters of a hit that is to answer by itself.
@@ -101,11 +101,12 @@ pub(super) fn recall(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
     }
     arguments.flag("include_occurrence_time")?;
     let seen: HashSet<String> = arguments.texts("seen_refs")?.into_iter().collect();
-    let stamp = cursor::stamp("lcm_recall", [query.as_str(), &format!("{filter:?} {bias} {scope:?}")]);
-    let broken = |_| ToolError::Said("that is no cursor: leave it out to begin anew".to_owned());
-    let skip: usize = match arguments.text("cursor")? {
-        None => 0,
-        Some(text) => cursor::of(&text, &stamp)?.parse().map_err(broken)?,
+    let stamp = cursor::stamp("lcm_recall", [query.as_str(), &format!("{filter:?} {bias} {}", access.written())]);
+    // Hits are weighed window by window, by the clock of the first page, so that the pages together hold each once.
+    let (window, skip, now_ms) = match arguments.text("cursor")? {
+        None => (0, 0, call.now_ms),
+        Some(text) => place_of(cursor::of(&text, &stamp)?)
+            .ok_or_else(|| ToolError::Said("that is no cursor: leave it out to begin anew".to_owned()))?,
     };
 
     let mut head = Object::new();
@@ -117,14 +118,11 @@ pub(super) fn recall(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         head.number("total_results", 0_u64).objects("results", &[]).flag("has_more", false);
         return Ok(head.finish());
     };
-    let pool = (limit * POOL_TIMES).max(24).max(skip.min(10_000) + limit * 2);
-    let words = Words { hits_max: pool, filter, snippet_chars: SNIPPET_CHARS, ..Words::new(query.clone()) };
+    let after = format!("r{window}").parse::<Cursor>().ok().filter(|_| window > 0);
+    let words = Words { hits_max: WINDOW, after, filter, snippet_chars: SNIPPET_CHARS, ..Words::new(query.clone()) };
     let page = search::search(store, &SearchRequest { scope: scope.clone(), words, mode: SearchMode::Ranked })?;
-    let mut hits: Vec<(u64, WordHit)> = page
-        .hits
-        .into_iter()
-        .map(|hit| (weighed(&hit, bias, access.is_own(hit.entry.session), call.now_ms), hit))
-        .collect();
+    let mut hits: Vec<(u64, WordHit)> =
+        page.hits.into_iter().map(|hit| (weighed(&hit, bias, access.is_own(hit.entry.session), now_ms), hit)).collect();
     // Equal weights stay in the order of the search.
     hits.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
     let is_seen =
@@ -156,7 +154,7 @@ pub(super) fn recall(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
             is_cut = true;
             if items.is_empty() {
                 let least = said.chars().next().map_or(0, char::len_utf8);
-                let end = fitting(&said, budget.left()).max(least);
+                let end = fitting(&said, beside(&item, &budget)).max(least);
                 item.quote("snippet", &said[..end]);
                 items.push(item.finish());
                 at += 1;
@@ -165,15 +163,32 @@ pub(super) fn recall(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         }
         at += 1;
     }
-    let has_more = at < hits.len() || (page.next.is_some() && at >= hits.len() && !items.is_empty());
+    let next = match (at < hits.len(), page.next) {
+        (true, _) => Some((window, at)),
+        (false, Some(_)) => Some((window.saturating_add(WINDOW), 0)),
+        (false, None) => None,
+    };
+    let has_more = next.is_some();
     head.number("total_results", count(items.len())).objects("results", &items).flag("has_more", has_more);
     if is_cut {
         head.flag("cut", true);
     }
-    if has_more {
-        head.text("cursor", &format!("{stamp}.{at}"));
+    if let Some((window, at)) = next {
+        head.text("cursor", &format!("{stamp}.{window}-{at}-{now_ms}"));
     }
     Ok(head.finish())
+}
+
+/// What is left for a text beside what its item says already.
+fn beside(item: &Object, budget: &Budget) -> Cost {
+    let (taken, left) = (item.cost(), budget.left());
+    Cost { tokens: left.tokens.saturating_sub(taken.tokens), chars: left.chars.saturating_sub(taken.chars) }
+}
+
+/// Where a recall goes on: its window, hits of that which were given, and its clock.
+fn place_of(text: &str) -> Option<(usize, usize, i64)> {
+    let mut parts = text.splitn(3, '-');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// How much more the own conversation counts, in thousandths.
@@ -228,7 +243,7 @@ pub(super) fn recent(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
     let access = Access::new(&snapshot, &call.reader)?;
     let scope: Option<Scope> = if everywhere { access.all()? } else { access.current() };
     // The window moves with the clock; what was asked for does not.
-    let asked = [period.as_str(), &format!("{:?} {scope:?}", filter.roles)].map(str::to_owned);
+    let asked = [period.clone(), format!("{:?} {} {everywhere}", filter.roles, access.written())];
     let stamp = cursor::stamp("lcm_recent", asked.iter().map(String::as_str));
     let after = match arguments.text("cursor")? {
         None => None,
@@ -270,7 +285,7 @@ pub(super) fn recent(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
             items.push(text);
         } else if items.is_empty() {
             let least = hit.snippet.chars().next().map_or(0, char::len_utf8);
-            let end = fitting(&hit.snippet, budget.left()).max(least);
+            let end = fitting(&hit.snippet, beside(&item, &budget)).max(least);
             item.quote("snippet", &hit.snippet[..end]);
             items.push(item.finish());
             last = Some(hit.entry.number);

@@ -3,7 +3,7 @@
 use lcm_core::{Arrival, OrderKey};
 use lcm_store::{Branches, Buffer, Placed, RecordNumber, Store};
 
-use super::access::Access;
+use super::access::{Access, name_of};
 use super::answer::{Budget, Cost, Object, fitting};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::grep::role;
@@ -82,7 +82,7 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
     };
 
     let mut head = Object::new();
-    head.text("session_id", &session.name).text("session", &format!("#{}", session.id));
+    head.text("session_id", &name_of(&session)).text("session", &format!("#{}", session.id));
     head.number("total_messages", snapshot.log_len(session.timeline)?);
     arguments.tell(&mut head);
     budget.take(head.cost());
@@ -140,6 +140,9 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
             } else if items.is_empty() {
                 let mut left = chars;
                 put(&mut item, "content", &parts.content, &mut left, Some(budget.left()));
+                if !parts.calls.is_empty() {
+                    item.flag("calls_truncated", true).number("calls_chars", count(parts.calls.chars().count()));
+                }
                 items.push(item.finish());
                 (has_more, is_cut, last) = (true, true, Some(placed.arrival.0));
                 break 'pages;

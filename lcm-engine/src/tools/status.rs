@@ -6,7 +6,7 @@ use lcm_core::op::Change;
 use lcm_core::{Handle, OpId};
 use lcm_store::{FORMAT, IndexState, Scope, Session, Snapshot, Store};
 
-use super::access::Access;
+use super::access::{Access, name_of};
 use super::answer::{Budget, Object, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::describe::{depths, summaries};
@@ -56,7 +56,7 @@ pub(super) fn status(store: &Store, call: &ToolCall<'_>, arguments: &Arguments) 
     let mut object = Object::new();
     object.text("engine", "lcm").text("version", env!("CARGO_PKG_VERSION")).number("format", FORMAT);
     if let (Some(session), Some(scope)) = (&access.own, access.all()?) {
-        object.text("session_id", &session.name).text("session", &format!("#{}", session.id));
+        object.text("session_id", &name_of(session)).text("session", &format!("#{}", session.id));
         let mut kept = Object::new();
         kept.number("messages", snapshot.log_len(session.timeline)?);
         kept.number("pinned", count(snapshot.pins(session.id)?.len()));
@@ -106,22 +106,21 @@ pub(super) fn inspect(store: &Store, call: &ToolCall<'_>, mut arguments: Argumen
         arguments.tell(&mut object);
         return Ok(object.finish());
     };
-    let stamp = cursor::stamp("lcm_inspect", [session.id.to_string().as_str()]);
-    let skip = match arguments.text("cursor")? {
-        None => 0,
-        Some(text) => {
-            let parsed = cursor::of(&text, &stamp)?.parse::<usize>();
-            parsed.map_err(|_| ToolError::Said("that is no cursor: leave it out to begin anew".to_owned()))?
-        }
+    let stamp = cursor::stamp("lcm_inspect", [session.id.to_string().as_str(), &limit.to_string()]);
+    // The next page goes on with what there was at the first: what is said and done meanwhile would move its lines.
+    let (skip, newest) = match arguments.text("cursor")? {
+        None => (0, Newest::of(&snapshot, session)?),
+        Some(text) => place_of(cursor::of(&text, &stamp)?)
+            .ok_or_else(|| ToolError::Said("that is no cursor: leave it out to begin anew".to_owned()))?,
     };
-    object.text("session_id", &session.name).text("session", &format!("#{}", session.id));
+    object.text("session_id", &name_of(session)).text("session", &format!("#{}", session.id));
     object.text("created", &rfc3339(session.created_ms));
     object.number("messages", snapshot.log_len(session.timeline)?);
     object.number("timelines", count(snapshot.timelines_of(session.id)?.len()));
     arguments.tell(&mut object);
     budget.take(object.cost());
     // One list, so that one cursor goes through it.
-    let all = lines(&snapshot, &scope, session, limit)?;
+    let all = lines(&snapshot, &scope, session, newest, limit)?;
     let (mut items, mut at) = (Vec::new(), skip.min(all.len()));
     while let Some(line) = all.get(at) {
         if !budget.add(line) && !items.is_empty() {
@@ -132,18 +131,48 @@ pub(super) fn inspect(store: &Store, call: &ToolCall<'_>, mut arguments: Argumen
     }
     object.objects("items", &items).flag("has_more", at < all.len());
     if at < all.len() {
-        object.flag("cut", true).text("cursor", &format!("{stamp}.{at}"));
+        object.flag("cut", true).text("cursor", &format!("{stamp}.{at}-{}-{}", newest.number, newest.op));
     }
     Ok(object.finish())
 }
 
+/// The newest of a conversation when an inspection began.
+#[derive(Clone, Copy)]
+struct Newest {
+    number: u64,
+    op: u64,
+}
+
+impl Newest {
+    fn of(snapshot: &Snapshot, session: &Session) -> Result<Self, ToolError> {
+        let number = snapshot.last_place(session.timeline)?.map_or(0, |placed| placed.arrival.0);
+        // Numbers of others' changes are theirs, so it is the newest of this conversation.
+        let ops = snapshot.ops_before(OpId(u64::MAX), OPS_LOOKED_MAX)?;
+        Ok(Self { number, op: ops.iter().find(|op| op.session == session.id).map_or(0, |op| op.id.0) })
+    }
+}
+
+/// Where an inspection goes on.
+fn place_of(text: &str) -> Option<(usize, Newest)> {
+    let numbers = cursor::numbers(text)?;
+    let &[skip, number, op] = numbers.as_slice() else { return None };
+    Some((usize::try_from(skip).ok()?, Newest { number, op }))
+}
+
 /// The newest messages, the summaries that are shown, what is pinned, and what was done last.
-fn lines(snapshot: &Snapshot, scope: &Scope, session: &Session, limit: usize) -> Result<Vec<String>, ToolError> {
+fn lines(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    session: &Session,
+    newest: Newest,
+    limit: usize,
+) -> Result<Vec<String>, ToolError> {
     let mut lines = Vec::new();
     let mut entries = Entries::new(snapshot);
     // From the last place backwards, by numbers: going through the whole conversation is not worth twenty lines.
     let current = Scope { branches: lcm_store::Branches::Current, ..scope.clone() }.in_sessions(vec![session.id]);
-    let mut number = snapshot.last_place(session.timeline)?.map_or(0, |placed| placed.arrival.0);
+    let last = snapshot.last_place(session.timeline)?.map_or(0, |placed| placed.arrival.0);
+    let mut number = newest.number.min(last);
     let (mut given, mut looked) = (0, 0);
     while number > 0 && given < limit && looked < limit * 8 {
         looked += 1;
@@ -176,7 +205,7 @@ fn lines(snapshot: &Snapshot, scope: &Scope, session: &Session, limit: usize) ->
         line.text("what", "pinned").number("store_id", pin.0);
         lines.push(line.finish());
     }
-    let newest = snapshot.ops_before(OpId(u64::MAX), OPS_LOOKED_MAX)?;
+    let newest = snapshot.ops_before(OpId(newest.op.saturating_add(1)), OPS_LOOKED_MAX)?;
     for op in newest.iter().filter(|op| op.session == session.id).take(limit) {
         let mut line = Object::new();
         line.text("what", done(&op.what)).text("time", &rfc3339(op.at_ms));

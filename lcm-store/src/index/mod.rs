@@ -526,9 +526,10 @@ impl Search<'_> {
     ) -> Result<Found, StoreError> {
         let mut found = Found { hits: Vec::new(), next: None, damaged: 0 };
         let question = rank::Question::new(&words.text);
-        if question.is_empty() || max == 0 {
+        if question.is_empty() {
             return Ok(found);
         }
+        // With no room at all it is still told whether there is more: a page may be full of others.
         let skip = usize::try_from(given).unwrap_or(usize::MAX);
         // A filter, and hits that were given already, may take many of the best away.
         let mut wanted = skip.saturating_add(max).saturating_mul(2).saturating_add(16).min(RANKED_MAX);
