@@ -227,6 +227,7 @@ impl Connection {
             std::mem::take(&mut outbox.lines)
         };
         drop(lines);
+        #[expect(clippy::iter_over_hash_type, reason = "all are woken, and nobody sees the order")]
         for asked in lock(&self.asked).values() {
             asked.has_come.notify_all();
         }

@@ -22,6 +22,9 @@ const HITS_MAX: usize = 96;
 /// Files that are followed, and messages of each.
 const FILES_MAX: usize = 4;
 const FILE_HITS_MAX: usize = 24;
+/// Messages that are hidden among the newest: steps that were cut off. A longer run is folded history.
+const CUT_OFF_RUN_MAX: usize = 4;
+const CUT_OFF_MAX: usize = 16;
 /// Messages of one call with its results.
 const GROUP_MAX: usize = 8;
 /// A value that is longer is no path.
@@ -67,6 +70,8 @@ pub(super) struct Candidate {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Came {
+    /// It stands among the newest, which are shown, and is hidden because no provider takes it.
+    CutOff,
     Ranked,
     ByFile,
     WithAnother,
@@ -107,11 +112,32 @@ pub(super) fn find(
         take(hits.into_iter().filter(|hit| !hit.ranked).collect(), Came::ByFile);
     }
     if let Some(line) = shown.line {
+        for stand in cut_off(line.len(), &shown.places).into_iter().filter_map(|at| line.stands.get(at)) {
+            if let Some(placed) = snapshot.find_place(question.scope, stand.arrival)? {
+                found.insert(stand.arrival, (placed, Came::CutOff));
+            }
+        }
         with_groups(snapshot, question.scope, line, shown, &mut found)?;
     }
     let mut candidates = read(snapshot, shown, found)?;
     link(&mut candidates);
     Ok(candidates)
+}
+
+/// The places that are hidden among the newest: few at a time, between others that are shown.
+fn cut_off(length: usize, shown: &HashSet<usize>) -> Vec<usize> {
+    let (mut all, mut run) = (Vec::new(), Vec::new());
+    for place in (0..length).rev() {
+        if shown.contains(&place) {
+            all.append(&mut run);
+        } else if all.len() + run.len() < CUT_OFF_MAX && run.len() < CUT_OFF_RUN_MAX {
+            // The newest itself may not have been taken in when it was shown.
+            run.push(place);
+        } else {
+            break;
+        }
+    }
+    all
 }
 
 /// Adds the calls that are answered, and what answers calls.
@@ -219,4 +245,18 @@ pub(super) fn files_of(told: &Told) -> Vec<String> {
 /// The files that a text names, by their own names.
 pub(super) fn files_in(text: &str) -> impl Iterator<Item = String> {
     extract::files(text).into_iter().map(|file| file.rsplit(['/', '\\']).next().unwrap_or(file).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_between_shown_ones_is_cut_off_and_what_is_before_them_is_folded() {
+        let shown = HashSet::from([5, 6, 8, 9]);
+        assert_eq!(cut_off(10, &shown), [7]);
+        assert_eq!(cut_off(12, &shown), [11, 10, 7]);
+        assert_eq!(cut_off(20, &shown), [0_usize; 0]);
+        assert_eq!(cut_off(10, &HashSet::new()), [0_usize; 0]);
+    }
 }

@@ -91,7 +91,8 @@ pub(super) fn pack(
     let frame = count(&recall::frame());
     let intro = count(&recall::block(std::iter::empty()));
     let mut packing = Packing { candidates, count, chosen: BTreeMap::new(), left: room.checked_sub(intro)?, frame };
-    let best = weighed.passages.first().map_or(0.0, |passage| passage.score);
+    let is_weighed = |passage: &&Passage| candidates[passage.candidate].came != Came::CutOff;
+    let best = weighed.passages.iter().find(is_weighed).map_or(0.0, |passage| passage.score);
     let mut missed: Vec<(&Passage, &str)> = Vec::new();
     for passage in &weighed.passages {
         if passage.score <= best * FAINT || packing.left < ROOM_MIN {
@@ -117,6 +118,9 @@ pub(super) fn pack(
     (!packing.chosen.is_empty()).then(|| packing.finish(weighed, question, &missed))
 }
 
+/// A candidate that goes with another, and what is shown of its segments.
+type Along = (usize, Vec<(usize, Range<usize>)>);
+
 impl Packing<'_> {
     /// Takes a passage with what belongs to it, when there is room.
     fn take(
@@ -129,7 +133,7 @@ impl Packing<'_> {
         let at = passage.candidate;
         let Some(segment) = segments.get(passage.segment) else { return false };
         let mut cost = (self.count)(&recall::quote(segment, text));
-        let mut with: Vec<(usize, Vec<(usize, Range<usize>)>)> = Vec::new();
+        let mut with: Vec<Along> = Vec::new();
         let is_fresh = !self.chosen.contains_key(&at);
         if is_fresh {
             cost += self.frame;
@@ -175,7 +179,7 @@ impl Packing<'_> {
             match self.candidates[at].came {
                 Came::WithAnother => chosen.reasons.push("stands with what was found".to_owned()),
                 Came::ByFile => chosen.reasons.push("names a file that is followed".to_owned()),
-                Came::Ranked => {}
+                Came::Ranked | Came::CutOff => {}
             }
         }
         chosen.pieces.push((passage.segment, passage.range.clone()));

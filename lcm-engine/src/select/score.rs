@@ -2,9 +2,10 @@
 //!
 //! A passage is some lines that stand together. It counts by the words of the question that it says, rare ones more,
 //! and by those that were said around the question, less; more when it is of a file that the question names or the
-//! newest calls touched, and of one that was touched often; more when it is newer. Measured on the development half
-//! of real coding sessions (the text that the next edit replaces is in the selected context, per cent, of 115; far ones
-//! of 13): 93.9 and 8 without files, 93.9 and 8 without how often they were touched, 95.7 and 10 with both.
+//! newest calls touched, and of one that was touched often; more when it is newer. What was cut off among the newest
+//! comes first: but for what a provider takes it would be shown. Measured on the development half of real coding
+//! sessions at 32,000 tokens: the text that the next edit replaces is in the selected context for 94.8 per cent of 115
+//! edits, and for 10 of 13 far ones.
 //!
 //! Pure. Scores are compared within one answer, and never kept.
 
@@ -14,7 +15,7 @@ use std::ops::Range;
 use lcm_core::SessionId;
 use lcm_store::Terms;
 
-use super::find::{Candidate, Question};
+use super::find::{Came, Candidate, Question};
 use crate::assemble::recall;
 use crate::hosts::told::Told;
 
@@ -39,6 +40,8 @@ const FILE_TOUCHED: f32 = 0.15;
 const FILE_ITSELF: f32 = 1.0;
 /// What being new adds, as a part.
 const NEW: f32 = 0.3;
+/// What was cut off among the newest is in front of all that is weighed.
+const CUT_OFF: f32 = 1000.0;
 /// What another session's messages count.
 const ELSEWHERE: f32 = 0.6;
 /// Words that a reason names.
@@ -166,6 +169,7 @@ pub(super) fn weigh(
             let elsewhere = if own == Some(of.entry.session) { 1.0 } else { ELSEWHERE };
             let score =
                 said * (1.0 + FILE * named + FILE_TOUCHED * often) * (1.0 + NEW * newness) + FILE_ITSELF * named;
+            let score = if of.came == Came::CutOff { score + CUT_OFF } else { score };
             let words = parts.into_iter().take(WORDS_NAMED).map(|(_, number)| number).collect();
             Passage { candidate, segment, range, score: score * elsewhere, words }
         })
@@ -188,6 +192,9 @@ impl Weighed {
     pub(super) fn reasons(&self, passage: &Passage, candidate: &Candidate, question: &Question<'_>) -> Vec<String> {
         let words: Vec<&str> = passage.words.iter().filter_map(|number| self.terms.word(*number)).collect();
         let mut reasons = Vec::new();
+        if candidate.came == Came::CutOff {
+            reasons.push("stands among the newest messages, and no provider takes it as it is".to_owned());
+        }
         if !words.is_empty() {
             reasons.push(format!("says {}", words.join(", ")));
         }

@@ -338,7 +338,7 @@ mod tests {
         ) {
             let text = quoted(&said);
             let json = Json::parse(text.as_bytes()).unwrap();
-            prop_assert_eq!(unquoted(json.get("content").unwrap().as_str().unwrap()), said.clone());
+            prop_assert_eq!(unquoted(json.get("content").unwrap().as_str().unwrap()), said.as_str());
             prop_assert_eq!(json.get("name").unwrap().as_str().unwrap(), said.as_str());
             let marks = text.to_lowercase().matches("[lcm").count();
             prop_assert_eq!(marks, if said.is_empty() { 0 } else { 2 });

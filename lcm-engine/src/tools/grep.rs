@@ -304,7 +304,7 @@ fn filter(access: &Access<'_>, reach: &Reach, arguments: &mut Arguments) -> Resu
         match access.session(&text) {
             Ok(session) => filter.without_sessions.push(session.id),
             Err(ToolError::Said(_)) => {
-                arguments.note(format!("exclude_session_ids: {:?} is no session here", short(&text)))
+                arguments.note(format!("exclude_session_ids: {:?} is no session here", short(&text)));
             }
             Err(error) => return Err(error),
         }

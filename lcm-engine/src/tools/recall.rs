@@ -94,7 +94,7 @@ pub(super) fn recall(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         match access.session(&text) {
             Ok(session) => filter.without_sessions.push(session.id),
             Err(ToolError::Said(_)) => {
-                arguments.note(format!("exclude_session_ids: {:?} is no session here", short(&text)))
+                arguments.note(format!("exclude_session_ids: {:?} is no session here", short(&text)));
             }
             Err(error) => return Err(error),
         }

@@ -286,7 +286,7 @@ mod tests {
                 })
                 .collect();
             prop_assert_eq!(&changed.0, &expected);
-            let mut list = given.0.clone();
+            let mut list = given.0;
             for splice in splices.as_array().unwrap() {
                 apply(&mut list, splice).unwrap();
             }
