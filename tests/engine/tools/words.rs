@@ -84,6 +84,10 @@ fn any_text_is_a_legal_query() {
             assert_eq!(is_error, text.is_empty(), "{arguments}: {answer}");
         }
     }
+    // Groups a thousand times over took gigabytes once.
+    for pattern in [format!("({}){{300}}", "(a)".repeat(600)), "(a|b)*".repeat(600), "(?P<n>a)".to_owned()] {
+        caller(&home.engine, "s").ask("lcm_grep", &format!("{{\"query\":\"{pattern}\",\"mode\":\"regex\"}}"));
+    }
     let long = format!("{{\"query\":{},\"mode\":\"regex\"}}", quoted_json(&"(a|b)*".repeat(20_000)));
     caller(&home.engine, "s").raw("lcm_grep", &long);
     let deep = format!("{{\"query\":{}}}", quoted_json(&"harbour ".repeat(20_000)));
