@@ -1,8 +1,8 @@
 //! `lcm_grep`: what it finds, what it does not, and that any text may be looked for.
 
 use lcm_core::Json;
-use lcm_engine::service::Service;
-use lcm_engine::service::TurnRequest;
+use lcm_engine::service::{Service, TurnRequest};
+
 use lcm_tests::stores::NOW_MS;
 
 use super::{SECRET, caller, handles, items, number, quoted_json, shown, string, unquoted, with_folds};
