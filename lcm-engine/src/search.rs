@@ -181,7 +181,7 @@ fn says_upper_case(pattern: &str) -> bool {
 fn compile(grep: &Grep) -> Result<Regex, EngineError> {
     let pattern = match &grep.pattern {
         Pattern::Literal(text) => regex::escape(text),
-        Pattern::Regex(pattern) => pattern.clone(),
+        Pattern::Regex(pattern) => lcm_store::without_groups(pattern),
     };
     let built = RegexBuilder::new(&pattern)
         .case_insensitive(grep.case == LetterCase::Insensitive)

@@ -38,7 +38,7 @@ pub use error::{StoreError, is_contained};
 pub use format::FORMAT;
 pub use index::{
     Anchors, Cursor, CursorError, CursorKind, Cut, Filter, Found, Grep, GrepHits, Hit, IndexState, IndexStatus, Kinds,
-    LetterCase, Order, Pace, Pattern, Progress, Scanned, Terms, Words,
+    LetterCase, Order, Pace, Pattern, Progress, Scanned, Terms, Words, without_groups,
 };
 pub use open::OpenOptions;
 pub use scope::{Branches, OwnerPattern, Owners, Scope};

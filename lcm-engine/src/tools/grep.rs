@@ -62,6 +62,8 @@ const CAMEL_LIMIT: usize = 50;
 pub(super) const SNIPPET_CHARS: usize = 200;
 /// After this time an exact search ends and gives a cursor.
 const TIME_MAX: Duration = Duration::from_secs(3);
+/// A longer query is looked for as it stands: what a regular expression costs grows with its length times the text's.
+const REGEX_BYTES_MAX: usize = 4096;
 /// Of a matching line with lines around it.
 const LINE_CHARS_MAX: usize = 300;
 /// Matching lines of one hit.
@@ -348,6 +350,12 @@ fn by_words(store: &Store, scope: &Scope, words: Words, mode: SearchMode) -> Res
 }
 
 fn exact(store: &Store, mut request: GrepRequest, arguments: &mut Arguments) -> Result<Found, ToolError> {
+    if let Pattern::Regex(text) = &request.grep.pattern
+        && text.len() > REGEX_BYTES_MAX
+    {
+        arguments.note(format!("query is longer than {REGEX_BYTES_MAX} bytes; it was looked for as it stands"));
+        request.grep.pattern = Pattern::Literal(text.clone());
+    }
     let page = match search::grep(store, &request) {
         Err(EngineError::Pattern(why)) => {
             arguments.note(format!(

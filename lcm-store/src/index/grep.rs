@@ -38,7 +38,7 @@ pub(crate) struct Compiled {
 /// Makes a pattern ready.
 pub(crate) fn compile(grep: &Grep) -> Result<Compiled, StoreError> {
     let pattern = match &grep.pattern {
-        Pattern::Regex(pattern) => as_python_reads_it(pattern),
+        Pattern::Regex(pattern) => without_groups(&as_python_reads_it(pattern)),
         Pattern::Literal(text) => regex::escape(text),
     };
     let refused = |error: &dyn std::fmt::Display| StoreError::Pattern(error.to_string());
@@ -273,6 +273,47 @@ fn has_upper_case(pattern: &str) -> bool {
             Err(never) => match never {},
         },
     }
+}
+
+/// The same pattern with groups that keep nothing. Nobody asks for groups here, and the `regex` crate takes room for the
+/// number of groups times the size of the program: a pattern of some thousands would take gigabytes, and end the process.
+#[must_use]
+pub fn without_groups(pattern: &str) -> String {
+    /// What each group begins with behind its bracket: nothing, or a name.
+    struct Visitor(Vec<(usize, usize)>);
+    impl ast::Visitor for Visitor {
+        type Output = Vec<(usize, usize)>;
+        type Err = std::convert::Infallible;
+        fn finish(self) -> Result<Vec<(usize, usize)>, std::convert::Infallible> {
+            Ok(self.0)
+        }
+        fn visit_pre(&mut self, ast: &Ast) -> Result<(), std::convert::Infallible> {
+            if let Ast::Group(group) = ast {
+                let begin = group.span.start.offset + 1;
+                match &group.kind {
+                    ast::GroupKind::CaptureIndex(_) => self.0.push((begin, begin)),
+                    ast::GroupKind::CaptureName { name, .. } => self.0.push((begin, name.span.end.offset + 1)),
+                    ast::GroupKind::NonCapturing(_) => {}
+                }
+            }
+            Ok(())
+        }
+    }
+    // What cannot be read is refused by whoever compiles it, in its own words.
+    let Ok(ast) = Parser::new().parse(pattern) else { return pattern.to_owned() };
+    let groups = match ast::visit(&ast, Visitor(Vec::new())) {
+        Ok(groups) => groups,
+        Err(never) => match never {},
+    };
+    let mut out = String::with_capacity(pattern.len() + 2 * groups.len());
+    let mut at = 0;
+    for (from, to) in groups {
+        out.push_str(&pattern[at..from]);
+        out.push_str("?:");
+        at = to;
+    }
+    out.push_str(&pattern[at..]);
+    out
 }
 
 /// Rewrites what Python's `re` reads and the `regex` crate refuses or reads differently: a brace that repeats

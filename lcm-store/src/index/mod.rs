@@ -38,6 +38,7 @@ use std::time::{Duration, Instant};
 
 use lcm_core::Arrival;
 
+pub use grep::without_groups;
 pub use query::{
     Anchors, Cursor, CursorError, CursorKind, Cut, Filter, Found, Grep, GrepHits, Hit, Kinds, LetterCase, Order,
     Pattern, Scanned, Words,

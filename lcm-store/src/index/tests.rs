@@ -638,6 +638,20 @@ fn a_catch_up_that_was_cut_is_gone_on_with() {
 }
 
 #[test]
+fn groups_of_a_pattern_keep_nothing_and_mean_the_same() {
+    let pairs = [
+        ("(a|b)*c", "(?:a|b)*c"),
+        ("(?P<year>[0-9(]+)-(?<day>\\d)", "(?:[0-9(]+)-(?:\\d)"),
+        ("(?i:x)(?s)\\(y[()](z)", "(?i:x)(?s)\\(y[()](?:z)"),
+        ("((é)(🚢))+", "(?:(?:é)(?:🚢))+"),
+        ("(open", "(open"),
+    ];
+    for (pattern, plain) in pairs {
+        assert_eq!(without_groups(pattern), plain);
+    }
+}
+
+#[test]
 fn a_pattern_is_read_as_python_reads_it() {
     let mut trial = Trial::new();
     let (_, timeline) = trial.session("a", "s");

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use lcm_core::Json;
 
 use super::{Caller, caller, cursor, items, number, shown, string, unquoted, with_folds};
-use crate::session::{exchanges, folded, home, long, open, read, turn, turn_of, user, whole, with};
-
-use lcm_engine::service::Service;
+use crate::session::{exchanges, folded, home, long, open, read, turn, user, whole, with};
 
 /// Messages of every shape.
 fn odd_messages() -> Vec<String> {
@@ -303,5 +301,4 @@ fn a_text_that_is_larger_than_a_page_of_a_conversation_says_where_the_rest_is() 
     assert!(number(all[1], "content_chars") > 50_000);
     let rest = caller.pages("lcm_expand", &format!("\"store_id\":{}", number(all[1], "store_id")));
     assert_eq!(joined(&rest)[0].1["content"], long("much", 4000));
-    assert!(home.engine.turn(&turn_of("s", &[user("hello")])).is_ok());
 }

@@ -2,10 +2,10 @@
 
 use lcm_core::SessionId;
 use lcm_engine::Engine;
-use lcm_engine::service::{Reader, Service, SessionKey};
+use lcm_engine::service::{CompressRequest, Reader, Service, SessionKey, TurnRequest};
 
 use super::{Caller, NAMES, caller, caller_as, handles, items, owner, string, turn_as, unquoted, with_folds};
-use crate::session::{Home, assistant, exchanges, home, key, turn, user, with};
+use crate::session::{Home, assistant, exchanges, home, key, options, texts, turn, turn_of, user};
 
 /// Others beside anna of hermes: another agent of hers, and another person with the same agent.
 fn strangers() -> [SessionKey; 2] {
@@ -94,26 +94,24 @@ fn calls(engine: &Engine, folds: &[String]) -> Vec<(&'static str, String)> {
 fn world_without(home: &Home) {
     let nobody = SessionKey::new("nobody", "nobody", "nothing");
     // As many places, sessions and summaries, of which nothing is alike.
-    let (_, _) = with_folds_of(home, nobody);
+    fold_as(home, &nobody);
     turn(&home.engine, "mine", &[user("the zeppelin of mine lands"), assistant("it does")]);
     for key in strangers() {
         turn_as(&home.engine, key, &[user("the zeppelin of theirs lands"), assistant("what a secret")]);
     }
 }
 
-fn with_folds_of(home: &Home, key: SessionKey) -> (Vec<String>, ()) {
-    use lcm_engine::service::{CompressRequest, TurnRequest};
-    let mut list = with(&[user("nothing one"), assistant("nothing two"), user("nothing three")], &[]);
+fn fold_as(home: &Home, key: &SessionKey) {
+    let mut list = vec![user("nothing one"), assistant("nothing two"), user("nothing three")];
     for round in 0..8 {
         list.extend(exchanges(&format!("nothing {round}"), 8, 40));
         list.extend([user("go on"), assistant("gladly")]);
-        let turn = TurnRequest { key: key.clone(), ..crate::session::turn_of("", &list) };
-        let request = CompressRequest::new(turn, crate::session::options(900));
+        let turn = TurnRequest { key: key.clone(), ..turn_of("", &list) };
+        let request = CompressRequest::new(turn, options(900));
         let done = home.engine.compress(&request).unwrap();
-        list = crate::session::texts(done.list(&request.turn.messages));
+        list = texts(done.list(&request.turn.messages));
     }
-    turn_as(&home.engine, key, &list);
-    (list, ())
+    turn_as(&home.engine, key.clone(), &list);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `lcm_grep`: what it finds, what it does not, and that any text may be looked for.
 
 use lcm_core::Json;
-use lcm_engine::service::Service;
-use lcm_engine::service::TurnRequest;
+use lcm_engine::service::{Service, TurnRequest};
+
 use lcm_tests::stores::NOW_MS;
 
 use super::{SECRET, caller, handles, items, number, quoted_json, shown, string, unquoted, with_folds};
@@ -83,6 +83,10 @@ fn any_text_is_a_legal_query() {
             let (answer, is_error) = caller(&home.engine, "s").raw("lcm_grep", &arguments);
             assert_eq!(is_error, text.is_empty(), "{arguments}: {answer}");
         }
+    }
+    // Groups a thousand times over took gigabytes once.
+    for pattern in [format!("({}){{300}}", "(a)".repeat(600)), "(a|b)*".repeat(600), "(?P<n>a)".to_owned()] {
+        caller(&home.engine, "s").ask("lcm_grep", &format!("{{\"query\":\"{pattern}\",\"mode\":\"regex\"}}"));
     }
     let long = format!("{{\"query\":{},\"mode\":\"regex\"}}", quoted_json(&"(a|b)*".repeat(20_000)));
     caller(&home.engine, "s").raw("lcm_grep", &long);
