@@ -128,7 +128,7 @@ fn sources_are_skipped_and_limited_by_number() {
     with_folds(&home);
     let caller = caller(&home.engine, "s");
     let all = caller.all("lcm_expand", "\"node_id\":1,\"include_messages\":true", "expanded", "store_id");
-    let mut unique = all.clone();
+    let mut unique = all;
     unique.dedup();
     assert!(unique.len() > 5);
     let mut given = Vec::new();

@@ -212,10 +212,10 @@ fn a_reader_sees_its_own_its_given_and_by_setting_all_sessions() {
     assert_eq!(zeppelins(&with(Reader { given: given.clone(), ..reader.clone() })), [mine, theirs]);
     let confined = Reader { is_confined: true, ..reader.clone() };
     assert_eq!(zeppelins(&with(confined.clone())), Vec::<String>::new());
-    assert_eq!(zeppelins(&with(Reader { given: given.clone(), ..confined.clone() })), [theirs]);
+    assert_eq!(zeppelins(&with(Reader { given, ..confined.clone() })), [theirs]);
     assert_eq!(zeppelins(&with(Reader { given: vec![id(&home.engine, &key("mine"))], ..confined.clone() })), [mine]);
     let all = Reader { sees_all: true, ..reader.clone() };
-    assert_eq!(zeppelins(&with(all.clone())), [mine, theirs, theirs]);
+    assert_eq!(zeppelins(&with(all)), [mine, theirs, theirs]);
     // Confined is confined, whatever a setting opens.
     assert_eq!(zeppelins(&with(Reader { sees_all: true, ..confined.clone() })), Vec::<String>::new());
     // A session of another owner named as one's own is none.
