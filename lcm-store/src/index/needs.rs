@@ -34,6 +34,9 @@ const EDGE: usize = 2;
 const CLASS_MAX: usize = 16;
 /// Copies of a counted repetition that are followed.
 const COPIES_MAX: u32 = 8;
+/// Conditions side by side. Each that comes is compared with those that are there, so without a bound a pattern of a
+/// hundred thousand letters would take minutes; far fewer tell blocks apart.
+const NEEDS_MAX: usize = 1024;
 
 impl Needs {
     /// What a pattern needs.
@@ -86,6 +89,8 @@ impl Needs {
             }
         }
         all.dedup();
+        // Less is needed than could be: that is never wrong.
+        all.truncate(NEEDS_MAX);
         match all.len() {
             0 => Self::Nothing,
             1 => all.remove(0),
@@ -105,7 +110,12 @@ impl Needs {
             }
         }
         any.dedup();
-        if any.len() == 1 { any.remove(0) } else { Self::Any(any) }
+        match any.len() {
+            1 => any.remove(0),
+            0..=NEEDS_MAX => Self::Any(any),
+            // None of them may be left out, so nothing is needed.
+            _ => Self::Nothing,
+        }
     }
 }
 
