@@ -58,7 +58,9 @@ fn what_goes_into_a_request_is_told_with_its_reasons() {
         !recalled.is_empty() && recalled.iter().all(|one| !one.get("reasons").unwrap().as_array().unwrap().is_empty())
     );
     let list = String::from_utf8(done.get("messages").unwrap().to_text()).unwrap();
-    assert!(list.contains("[lcm:recall msg_") && list.contains("Gauge 3 stands at 3 metres."), "{list}");
+    for one in recalled {
+        assert!(list.contains(&format!("[lcm:recall {}", text_of(one, "handle"))), "{one:?} is not shown: {list}");
+    }
     let told = desk.run(&[&asked[..], &["--explain"]].concat());
     assert_eq!(
         (told.code, told.stdout.lines().filter(|line| line.starts_with("recalled")).count()),
