@@ -103,7 +103,7 @@ pub struct Assembled {
 pub struct UnfoldRequest {
     /// What the reader may see.
     pub scope: Scope,
-    /// The summary's place, as [`Service::find_nodes`] gave it.
+    /// The summary's place, as [`Service::find_nodes`](super::Service::find_nodes) gave it.
     pub number: Arrival,
     /// The session that shows it; `None` for the one it was made in.
     pub session: Option<SessionId>,
@@ -157,7 +157,7 @@ pub struct Undone {
 pub struct PinRequest {
     /// What the reader may see.
     pub scope: Scope,
-    /// The message's place, as [`Service::find_nodes`] gave it.
+    /// The message's place, as [`Service::find_nodes`](super::Service::find_nodes) gave it.
     pub number: Arrival,
     /// The session; `None` for the one it was said in.
     pub session: Option<SessionId>,

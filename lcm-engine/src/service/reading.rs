@@ -145,7 +145,7 @@ pub struct Revision {
 pub struct ExpandRequest {
     /// What the reader may see.
     pub scope: Scope,
-    /// The place, as [`Service::find_nodes`] gave it.
+    /// The place, as [`Service::find_nodes`](super::Service::find_nodes) gave it.
     pub number: Arrival,
     /// How far down.
     pub down_to: DownTo,
