@@ -136,7 +136,7 @@ impl Connection {
             let bytes = line.len();
             match frame::read(&line) {
                 Err((id, failure)) => self.complain(&id, failure),
-                Ok(Frame::Notice { verb, mut params }) if verb == "cancel" => self.cancel(&mut params),
+                Ok(Frame::Notice { verb, params }) if verb == "cancel" => self.cancel(&params),
                 // Whatever else it tells us, nobody waits for an answer.
                 Ok(Frame::Notice { .. }) => {}
                 Ok(Frame::Answer { id, result }) => self.take_answer(&id, result),
@@ -342,7 +342,7 @@ impl Connection {
         }
     }
 
-    fn cancel(&self, params: &mut Json) {
+    fn cancel(&self, params: &Json) {
         let Some(id) = params.get("id").and_then(CallId::read) else { return };
         let call = lock(&self.held).calls.get(&id).cloned();
         if let Some(call) = call {

@@ -188,7 +188,7 @@ impl Handler for Arc<Server> {
             Ok(Some(ms)) => self.pool.limit(connection, &call, Duration::from_millis(ms)),
             Err(failure) => return connection.answer(&call, &Err(failure)),
         }
-        let (is_first, is_long) = (verb == verbs::INITIALIZE, verbs::may_wait(&verb));
+        let (is_first, is_long) = (verb == verbs::INITIALIZE, verbs::may_wait(&verb, &params));
         let (server, connection) = (self.clone(), connection.clone());
         let job = move || {
             if call.cancel.is_cancelled() {

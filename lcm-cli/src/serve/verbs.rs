@@ -35,8 +35,8 @@ const VERBS: &[&str] =
     &[INITIALIZE, "ping", "turn", "due", "weigh", "compress", "select", "behind", "usage", "tools", "tool", "status"];
 
 /// Whether a call may wait for a model, so that it must not keep a thread from short ones.
-pub(super) fn may_wait(verb: &str) -> bool {
-    matches!(verb, "compress" | "select" | "tool")
+pub(super) fn may_wait(verb: &str, params: &Params) -> bool {
+    verb == "compress" || (verb == "tool" && params.says("name", tools::ASKS_A_MODEL))
 }
 
 /// Carries a call out.

@@ -7,7 +7,7 @@
 //!
 //! Not here: what the values mean (each tool).
 
-use lcm_core::Json;
+use lcm_core::{Json, Role};
 
 use super::ToolError;
 use super::answer::Object;
@@ -233,6 +233,11 @@ impl Arguments {
         }
     }
 
+    /// Roles by their names.
+    pub(super) fn roles(&mut self, name: &'static str) -> Result<Vec<Role>, ToolError> {
+        self.texts(name)?.iter().map(|name| role(name)).collect()
+    }
+
     /// A moment in milliseconds since 1970 UTC. A time without a zone means another moment in another place, so it is
     /// refused.
     pub(super) fn time(&self, name: &str) -> Result<Option<i64>, ToolError> {
@@ -367,6 +372,18 @@ pub(super) fn short(text: &str) -> String {
     match text.char_indices().nth(NAMED_CHARS_MAX) {
         None => text.to_owned(),
         Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}
+
+fn role(name: &str) -> Result<Role, ToolError> {
+    let lower = name.trim().to_ascii_lowercase();
+    match (Role::from_name(lower.as_bytes()), lower.as_str()) {
+        (Role::Other, "unknown" | "other") => Ok(Role::Other),
+        (Role::Other, _) => Err(ToolError::Said(format!(
+            "role is {:?}, and can be system, developer, user, assistant, tool or unknown",
+            short(name)
+        ))),
+        (role, _) => Ok(role),
     }
 }
 

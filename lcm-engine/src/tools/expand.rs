@@ -5,12 +5,13 @@
 //! names the nodes it is of, so it stays valid whatever is said meanwhile.
 
 use lcm_core::{Arrival, NodeId, Role, canon};
-use lcm_store::{Branches, Buffer, Filter, Kinds, Placed, RecordNumber, Scope, Snapshot, Store, Words};
+use lcm_store::{Buffer, Filter, Kinds, Placed, RecordNumber, Scope, Snapshot, Store, Words};
 
 use super::access::Access;
 use super::answer::{Budget, Cost, Object, echo, fitting, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::message::{Form, Parts};
+use super::reach::Reach;
 use super::{Answered, ToolError, count, cursor};
 use crate::error::EngineError;
 use crate::find::{Entries, unreadable};
@@ -294,17 +295,7 @@ fn asked(
 
 /// The messages that a query finds, those with all words first.
 fn found(store: &Store, access: &Access<'_>, arguments: &mut Arguments, query: &str) -> Result<Vec<Placed>, ToolError> {
-    let session = arguments.text("session_id")?;
-    let everywhere = arguments.flag("all_conversations")? || arguments.choice("session_scope")? == Some("all");
-    let scope = match session {
-        Some(text) => {
-            let session = access.session(&text)?;
-            access.of(&[&session], Branches::All)
-        }
-        None if everywhere => access.all()?,
-        None => access.current(),
-    };
-    let Some(scope) = scope else { return Ok(Vec::new()) };
+    let Some(scope) = Reach::read(access, arguments)?.scope else { return Ok(Vec::new()) };
     let words = Words {
         hits_max: FOUND,
         snippet_chars: 0,

@@ -6,17 +6,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lcm_core::{Role, SessionId};
-use lcm_store::{
-    Branches, Cursor, Cut, Filter, Grep, Kinds, LetterCase, Order, Pattern, Scope, Session, Snapshot, Store, Words,
-};
+use lcm_core::SessionId;
+use lcm_store::{Cursor, Cut, Filter, Grep, Kinds, LetterCase, Order, Pattern, Scope, Session, Store, Words};
 
-use super::access::{Access, name_of};
-use super::answer::{Budget, Cost, Object, echo, fitting, rfc3339};
+use super::access::Access;
+use super::answer::{Budget, Cost, Object, echo, fitting};
 use super::arguments::{Arguments, Dialect, Kind, Parameter, Tool, short};
+use super::reach::{Reach, left_out};
+use super::shown::Shown;
 use super::{Answered, ToolError, count, cursor};
 use crate::error::EngineError;
-use crate::history::Covers;
 use crate::search;
 use crate::service::{Entry, GrepRequest, LineHit, LineOptions, SearchMode, SearchRequest, ToolCall, WordHit};
 
@@ -113,7 +112,11 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
 
     let snapshot = store.snapshot()?;
     let access = Access::new(&snapshot, &call.reader)?;
-    let reach = Reach::read(&access, &mut arguments)?;
+    let mut reach = Reach::read(&access, &mut arguments)?;
+    if let (Some(source), Some(scope)) = (arguments.text("source")?, &reach.scope) {
+        reach.scope = access.of_source(scope, &source)?;
+        reach.source = Some(source);
+    }
     let filter = filter(&access, &reach, &mut arguments)?;
     let case = match arguments.choice("case")? {
         Some("sensitive") => LetterCase::Sensitive,
@@ -121,7 +124,8 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         _ => LetterCase::Smart,
     };
     let context = arguments.number("context_lines")?.and_then(|lines| usize::try_from(lines).ok());
-    let asked = format!("{} {:?} {:?} {filter:?} {case:?}", access.written(), reach.name, reach.named);
+    let asked =
+        format!("{} {:?} {:?} {filter:?} {case:?}", access.written(), reach.name, (reach.session, &reach.source));
     let stamp = cursor::stamp("lcm_grep", [query.as_str(), mode, sort, asked.as_str()]);
     let after = match arguments.text("cursor")? {
         None => None,
@@ -228,60 +232,10 @@ fn way(mode: &str, sort: &str, arguments: &mut Arguments) -> Way {
     }
 }
 
-/// Where a call looks.
-pub(super) struct Reach {
-    pub(super) name: &'static str,
-    pub(super) scope: Option<Scope>,
-    pub(super) is_current: bool,
-    /// What was named of it, for the stamp of a cursor.
-    named: (Option<SessionId>, Option<String>),
-}
-
-impl Reach {
-    /// Reads what the tools that search call their scope.
-    fn read(access: &Access<'_>, arguments: &mut Arguments) -> Result<Self, ToolError> {
-        let session = arguments.text("session_id")?.filter(|text| !text.trim().is_empty());
-        let asked = arguments.choice("session_scope")?;
-        let everywhere = arguments.flag("all_conversations")?;
-        let name = match asked {
-            Some(name) => name,
-            None if everywhere => "all",
-            None if session.is_some() => "session",
-            None => "current",
-        };
-        let mut reach = match (name, session) {
-            ("session", None) => {
-                return Err(ToolError::Said("session_scope session needs a session_id".to_owned()));
-            }
-            ("session", Some(text)) => {
-                let session = access.session(&text)?;
-                let (scope, is_current) = (access.of(&[&session], Branches::All), access.is_own(session.id));
-                Self { name, scope, is_current, named: (Some(session.id), None) }
-            }
-            (_, session) => {
-                if session.is_some() {
-                    arguments.note(format!("session_id has no effect with session_scope {name}"));
-                }
-                match name {
-                    "all" => Self { name, scope: access.all()?, is_current: false, named: (None, None) },
-                    _ => Self { name: "current", scope: access.current(), is_current: true, named: (None, None) },
-                }
-            }
-        };
-        if let (Some(source), Some(scope)) = (arguments.text("source")?, &reach.scope) {
-            reach.scope = access.of_source(scope, &source)?;
-            reach.named.1 = Some(source);
-        }
-        Ok(reach)
-    }
-}
-
 fn filter(access: &Access<'_>, reach: &Reach, arguments: &mut Arguments) -> Result<Filter, ToolError> {
     let mut filter =
         Filter { since_ms: arguments.time("time_from")?, before_ms: arguments.time("time_to")?, ..Filter::default() };
-    for name in arguments.texts("role")? {
-        filter.roles.push(role(&name)?);
-    }
+    filter.roles = arguments.roles("role")?;
     let narrows = !filter.roles.is_empty() || filter.since_ms.is_some() || filter.before_ms.is_some();
     filter.kinds = match arguments.choice("scope")? {
         Some("messages") => Kinds::Messages,
@@ -299,35 +253,12 @@ fn filter(access: &Access<'_>, reach: &Reach, arguments: &mut Arguments) -> Resu
         None if narrows || !reach.is_current => Kinds::Messages,
         None => Kinds::All,
     };
-    if arguments.flag("exclude_current_session")? {
-        filter.without_sessions.extend(access.own.iter().map(|session| session.id));
-    }
-    for text in arguments.texts("exclude_session_ids")? {
-        match access.session(&text) {
-            Ok(session) => filter.without_sessions.push(session.id),
-            Err(ToolError::Said(_)) => {
-                arguments.note(format!("exclude_session_ids: {:?} is no session here", short(&text)));
-            }
-            Err(error) => return Err(error),
-        }
-    }
+    filter.without_sessions = left_out(access, arguments)?;
     arguments.choice("content_scope")?;
     for name in ["content_scope", "externalized_refs"] {
         arguments.ignore(name);
     }
     Ok(filter)
-}
-
-pub(super) fn role(name: &str) -> Result<Role, ToolError> {
-    let lower = name.trim().to_ascii_lowercase();
-    match (Role::from_name(lower.as_bytes()), lower.as_str()) {
-        (Role::Other, "unknown" | "other") => Ok(Role::Other),
-        (Role::Other, _) => Err(ToolError::Said(format!(
-            "role is {:?}, and can be system, developer, user, assistant, tool or unknown",
-            short(name)
-        ))),
-        (role, _) => Ok(role),
-    }
 }
 
 fn by_words(store: &Store, scope: &Scope, words: Words, mode: SearchMode) -> Result<Found, ToolError> {
@@ -441,89 +372,4 @@ fn hit_item(
     };
     item.quote(key, &said[..end]);
     Ok(item.finish())
-}
-
-/// Says of places where they are: for hits of every kind.
-pub(super) struct Shown<'s> {
-    snapshot: &'s Snapshot,
-    access: &'s Access<'s>,
-    scope: Option<&'s Scope>,
-    is_current: bool,
-    covers: Covers<'s>,
-}
-
-impl<'s> Shown<'s> {
-    pub(super) fn new(
-        snapshot: &'s Snapshot,
-        access: &'s Access<'s>,
-        scope: Option<&'s Scope>,
-        is_current: bool,
-    ) -> Self {
-        Self { snapshot, access, scope, is_current, covers: Covers::new(snapshot) }
-    }
-
-    /// The beginning of an item: what stands there, where, whose it is, when it was said.
-    pub(super) fn place(&mut self, entry: &Entry, session: Option<&Session>) -> Result<Object, ToolError> {
-        let mut item = Object::new();
-        let summary = match (entry.summary, self.scope) {
-            (Some(number), Some(scope)) => {
-                let placed = self.snapshot.find_place(scope, entry.number)?;
-                let summary =
-                    placed.map(|placed| self.snapshot.summary(placed.record, &mut lcm_store::Buffer::default()));
-                Some((number, summary.transpose()?))
-            }
-            (Some(number), None) => Some((number, None)),
-            (None, _) => None,
-        };
-        match &summary {
-            None => {
-                item.text("type", "message").text("depth", "raw").number("store_id", entry.number.0);
-            }
-            Some((number, summary)) => {
-                item.text("type", "summary");
-                if let Some(summary) = summary {
-                    item.text("depth", &format!("d{}", summary.depth()));
-                }
-                item.number("node_id", number.0);
-            }
-        }
-        item.text("handle", &entry.handle.to_string());
-        if let Some(session) = session {
-            item.text("session_id", &name_of(session));
-        }
-        item.text("session", &format!("#{}", entry.session));
-        match &summary {
-            None => {
-                item.text("role", entry.role.name()).moment(entry.seen_ms);
-            }
-            Some((number, summary)) => {
-                item.number("token_count", entry.tokens);
-                if let Some(summary) = summary {
-                    let (from, to) = summary.span_ms();
-                    item.text("earliest_at", &rfc3339(from)).text("latest_at", &rfc3339(to));
-                }
-                item.text("expand_hint", &format!("lcm_expand node_id={number}"));
-            }
-        }
-        item.flag("from_current_session", self.is_current || self.access.is_own(entry.session));
-        if summary.is_none()
-            && let Some(cover) = self.cover(entry, session)?
-        {
-            let mut covered = Object::new();
-            covered.text("handle", &cover.handle.to_string());
-            if let Some(number) = cover.summary {
-                covered.number("node_id", number.0);
-            }
-            item.json("covered_by", &covered.finish());
-        }
-        Ok(item)
-    }
-
-    /// The fold that stands for a message: in the conversation of the call where that is looked into, else in its own.
-    fn cover(&mut self, entry: &Entry, session: Option<&Session>) -> Result<Option<Entry>, ToolError> {
-        let Some(scope) = self.scope else { return Ok(None) };
-        let session = if self.is_current { self.access.own.as_ref().or(session) } else { session };
-        let Some(session) = session else { return Ok(None) };
-        Ok(self.covers.of(scope, session, &entry.order)?)
-    }
 }

@@ -1,8 +1,9 @@
 //! The tools that agents call in the middle of a conversation.
 //!
-//! Modules in reading order: `arguments` reads what a model passes, `access` says what the caller may see, `answer` writes
-//! within a budget and keeps what was said apart from what we say, `cursor` is where a cut answer goes on, `message`
-//! takes a message apart. Then a file for each tool or family.
+//! Modules in reading order: `arguments` reads what a model passes, `access` says what the caller may see and `reach`
+//! where a call looks, `answer` writes within a budget and keeps what was said apart from what we say, `cursor` is where
+//! a cut answer goes on, `message` takes a message apart, `shown` says where something stands. Then a file for each
+//! tool or family.
 //!
 //! What always holds: an answer is one JSON object in one line, no larger than asked for and than its host allows; it says
 //! when it is cut and where to go on; nothing that was said stands outside of a quoted block; what is out of the
@@ -11,9 +12,11 @@
 
 mod arguments;
 mod access;
+mod reach;
 mod answer;
 mod cursor;
 mod message;
+mod shown;
 mod grep;
 mod expand;
 mod describe;
@@ -44,6 +47,9 @@ static TOOLS: [&Tool; 11] = [
     &status::DOCTOR,
     &pin::TOOL,
 ];
+
+/// The tool that may ask a model, and so take as long as that does.
+pub const ASKS_A_MODEL: &str = "lcm_expand_query";
 
 /// Tools of another engine that agents may still ask for, and what to use instead.
 const NOT_ENABLED: [(&str, &str); 5] = [
@@ -119,7 +125,7 @@ fn answered(store: &Store, call: &ToolCall<'_>) -> Answered {
         "lcm_grep" => grep::answer(store, call, arguments),
         "lcm_expand" => expand::answer(store, call, arguments),
         "lcm_describe" => describe::answer(store, call, arguments),
-        "lcm_expand_query" => query::answer(store, call, arguments),
+        ASKS_A_MODEL => query::answer(store, call, arguments),
         "lcm_load_session" => session::answer(store, call, arguments),
         "lcm_recall" => recall::recall(store, call, arguments),
         "lcm_recent" => recall::recent(store, call, arguments),

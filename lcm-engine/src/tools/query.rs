@@ -22,7 +22,7 @@ use crate::search;
 use crate::service::{Entry, SearchMode, SearchRequest, ToolCall};
 
 pub(super) static TOOL: Tool = Tool {
-    name: "lcm_expand_query",
+    name: super::ASKS_A_MODEL,
     about: "Answer a question from the originals of past conversation: finds them by query (or node_ids), reads them and answers \
             with handles. output=evidence gives the originals instead.",
     is_default: true,

@@ -8,7 +8,9 @@ use std::time::Duration;
 use super::access::Access;
 use super::answer::{Budget, Cost, Object, echo, fitting, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool, short};
-use super::grep::{SNIPPET_CHARS, Shown, role};
+use super::grep::SNIPPET_CHARS;
+use super::reach::left_out;
+use super::shown::Shown;
 use super::{Answered, ToolError, count, cursor};
 use crate::hosts::time;
 use crate::search;
@@ -87,18 +89,7 @@ pub(super) fn recall(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         },
         ..Filter::default()
     };
-    if arguments.flag("exclude_current_session")? {
-        filter.without_sessions.extend(access.own.iter().map(|session| session.id));
-    }
-    for text in arguments.texts("exclude_session_ids")? {
-        match access.session(&text) {
-            Ok(session) => filter.without_sessions.push(session.id),
-            Err(ToolError::Said(_)) => {
-                arguments.note(format!("exclude_session_ids: {:?} is no session here", short(&text)));
-            }
-            Err(error) => return Err(error),
-        }
-    }
+    filter.without_sessions = left_out(&access, &mut arguments)?;
     arguments.flag("include_occurrence_time")?;
     let seen: HashSet<String> = arguments.texts("seen_refs")?.into_iter().collect();
     let stamp = cursor::stamp("lcm_recall", [query.as_str(), &format!("{filter:?} {bias} {}", access.written())]);
@@ -235,10 +226,13 @@ pub(super) fn recent(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
     let limit = arguments.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(RECENT_LIMIT);
     let everywhere = arguments.choice("scope")? == Some("all");
     let mut budget = Budget::of(&mut arguments, call.bounds, call.bounds.tokens_max)?;
-    let mut filter = Filter { kinds: Kinds::Messages, since_ms: Some(from), before_ms: Some(to), ..Filter::default() };
-    for name in arguments.texts("role")? {
-        filter.roles.push(role(&name)?);
-    }
+    let filter = Filter {
+        kinds: Kinds::Messages,
+        roles: arguments.roles("role")?,
+        since_ms: Some(from),
+        before_ms: Some(to),
+        ..Filter::default()
+    };
     let snapshot = store.snapshot()?;
     let access = Access::new(&snapshot, &call.reader)?;
     let scope: Option<Scope> = if everywhere { access.all()? } else { access.current() };

@@ -6,7 +6,6 @@ use lcm_store::{Branches, Buffer, Placed, RecordNumber, Store};
 use super::access::{Access, name_of};
 use super::answer::{Budget, Cost, Object, fitting};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
-use super::grep::role;
 use super::message::{Form, Parts};
 use super::{Answered, ToolError, count, cursor};
 use crate::error::EngineError;
@@ -48,10 +47,7 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
     let chars = chars.unwrap_or(CONTENT_CHARS);
     let has_exact_ref = arguments.flag("include_exact_ref")?;
     let (since, before) = (arguments.time("time_from")?, arguments.time("time_to")?);
-    let mut roles = Vec::new();
-    for name in arguments.texts("roles")? {
-        roles.push(role(&name)?);
-    }
+    let roles = arguments.roles("roles")?;
     let mut budget = Budget::of(&mut arguments, call.bounds, call.bounds.tokens_max)?;
     let snapshot = store.snapshot()?;
     let access = Access::new(&snapshot, &call.reader)?;

@@ -241,6 +241,15 @@ impl Params {
         self.0.iter().rfind(|(key, _)| key.as_bytes() == name.as_bytes()).is_some_and(|(_, value)| !value.is_null())
     }
 
+    /// Whether a parameter is this text.
+    #[must_use]
+    pub fn says(&self, name: &str, text: &str) -> bool {
+        self.0
+            .iter()
+            .rfind(|(key, _)| key.as_bytes() == name.as_bytes())
+            .is_some_and(|(_, value)| value.as_str() == Some(text))
+    }
+
     /// A text.
     ///
     /// # Errors
