@@ -352,7 +352,13 @@ pub(crate) struct Newest<'a> {
     below: u64,
     /// With the newest arrival of each, rising.
     segments: Vec<(u64, Arc<Segment>)>,
-    found: BinaryHeap<u64>,
+    /// So many of them, from the first, are not searched yet.
+    unsearched: usize,
+    /// Arrivals that have the tokens, with the segment and the document of each. Whether the scope reaches one is looked
+    /// up when it is its turn: of a common word nearly all are never asked for.
+    found: BinaryHeap<(u64, usize, u32)>,
+    /// See [`Admission`].
+    last: Option<(u64, Part)>,
 }
 
 impl<'a> Newest<'a> {
@@ -362,29 +368,33 @@ impl<'a> Newest<'a> {
             segments.push((segment.columns()?.arrival.max_value(), segment.clone()));
         }
         segments.sort_by_key(|(newest, _)| *newest);
-        Ok(Self { query, reach, below, segments, found: BinaryHeap::new() })
+        Ok(Self { query, reach, below, unsearched: segments.len(), segments, found: BinaryHeap::new(), last: None })
     }
 
     /// The next `max` arrivals, falling.
     pub(crate) fn take(&mut self, max: usize) -> Result<Vec<u64>, StoreError> {
         let mut taken = Vec::with_capacity(max.min(1024));
         while taken.len() < max {
-            let may_be_newer = |(newest, _): &(u64, Arc<Segment>)| self.found.peek().is_none_or(|found| newest > found);
-            if self.segments.last().is_some_and(may_be_newer) {
-                if let Some((_, segment)) = self.segments.pop() {
-                    self.search(&segment)?;
-                }
+            let may_be_newer =
+                |(newest, _): &(u64, Arc<Segment>)| self.found.peek().is_none_or(|(found, ..)| newest > found);
+            if self.segments[..self.unsearched].last().is_some_and(may_be_newer) {
+                self.unsearched -= 1;
+                self.search(self.unsearched)?;
                 continue;
             }
-            match self.found.pop() {
-                Some(arrival) => taken.push(arrival),
-                None => break,
+            let Some((arrival, at, doc)) = self.found.pop() else { break };
+            let mut admission = Admission::new(self.reach, self.segments[at].1.columns()?);
+            admission.last = self.last.take();
+            if admission.is_reached(doc)? && admission.passes(doc) {
+                taken.push(arrival);
             }
+            self.last = admission.last;
         }
         Ok(taken)
     }
 
-    fn search(&mut self, segment: &Segment) -> Result<(), StoreError> {
+    fn search(&mut self, nth: usize) -> Result<(), StoreError> {
+        let segment = &*self.segments[nth].1;
         let mut lists = Vec::new();
         for token in self.query.tokens() {
             match segment.with_token(token, IndexRecordOption::Basic)? {
@@ -398,7 +408,6 @@ impl<'a> Newest<'a> {
         lists.sort_by_key(Docs::len);
         let Some((driver, others)) = lists.split_first_mut() else { return Ok(()) };
         let columns = segment.columns()?;
-        let mut admission = Admission::new(self.reach, columns);
         let mut found = std::mem::take(&mut self.found).into_vec();
         let mut doc = driver.doc();
         'documents: while doc < segment.docs {
@@ -410,8 +419,8 @@ impl<'a> Newest<'a> {
                 }
             }
             let arrival = columns.arrival.get_val(doc);
-            if arrival < self.below && admission.is_reached(doc)? && admission.passes(doc) {
-                found.push(arrival);
+            if arrival < self.below {
+                found.push((arrival, nth, doc));
             }
             doc = driver.advance();
         }
