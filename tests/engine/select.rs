@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use lcm_engine::Engine;
 use lcm_engine::compress::CompressOptions;
-use lcm_engine::service::{OutMessage, RecallOptions, SelectRequest, Selected, Service};
+use lcm_engine::service::{CompressRequest, OutMessage, RecallOptions, SelectRequest, Selected, Service};
 
 use crate::session::{
     Home, assistant, behind, bytes, call, exchanges, folded, home, open, read, result, scope, texts, turn, turn_of,
@@ -131,6 +131,31 @@ fn the_block_stays_the_same_within_a_turn_and_in_another_process() {
         let (_, other) = select(&open(&home.folder), &with_steps("s", &grown, 8000));
         assert_eq!(other, list);
     }
+}
+
+#[test]
+fn between_folds_the_head_of_every_request_stays_the_same() {
+    let home = home();
+    let options = CompressOptions { threshold_tokens: 2500, alternates: true, ..CompressOptions::default() };
+    let (mut list, mut before): (Vec<String>, Vec<String>) = Default::default();
+    let (mut folds, mut recalls) = (0, 0);
+    for n in 0..200 {
+        list.push(user(&format!("question {n}: what of harbour {}?", n % 7)));
+        turn(&home.engine, "s", &list);
+        let (_, shown) = select(&home.engine, &request("s", &list, 4000));
+        let end = shown.iter().position(|message| message.contains(RECALL)).unwrap_or(shown.len() - 1);
+        recalls += usize::from(end < shown.len() - 1);
+        assert!(shown[..end].starts_with(&before), "turn {n}: {before:#?} became {:#?}", &shown[..end]);
+        before = shown[..end].to_vec();
+        list.push(assistant(&format!("answer {n}: in harbour {} {}", n % 7, "the lamp is lit at dusk ".repeat(6))));
+        let done = home.engine.compress(&CompressRequest::new(turn_of("s", &list), options.clone())).unwrap();
+        if done.messages.is_some() {
+            list = texts(done.list(&bytes(&list)));
+            before.clear();
+            folds += 1;
+        }
+    }
+    assert!(folds > 3 && recalls > 50, "{folds} folds, {recalls} recalls");
 }
 
 #[test]

@@ -104,7 +104,8 @@ pub(super) fn pack(
         else {
             continue;
         };
-        if shown.has_most(text) {
+        // What was cut off would be shown whole, whatever else says the same.
+        if candidate.came != Came::CutOff && shown.has_most(text) {
             missed.push((passage, "what it says is shown already"));
             continue;
         }

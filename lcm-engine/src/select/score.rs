@@ -4,7 +4,7 @@
 //! and by those that were said around the question, less; more when it is of a file that the question names or the
 //! newest calls touched, and of one that was touched often; more when it is newer. What was cut off among the newest
 //! comes first: but for what a provider takes it would be shown. Measured on the development half of real coding
-//! sessions at 32,000 tokens: the text that the next edit replaces is in the selected context for 94.8 per cent of 115
+//! sessions at 32,000 tokens: the text that the next edit replaces is in the selected context for 95.7 per cent of 115
 //! edits, and for 10 of 13 far ones.
 //!
 //! Pure. Scores are compared within one answer, and never kept.
@@ -42,6 +42,8 @@ const FILE_ITSELF: f32 = 1.0;
 const NEW: f32 = 0.3;
 /// What was cut off among the newest is in front of all that is weighed.
 const CUT_OFF: f32 = 1000.0;
+/// What a passage has of the better one beside it, as a part.
+const NEIGHBOUR: f32 = 0.35;
 /// What another session's messages count.
 const ELSEWHERE: f32 = 0.6;
 /// Words that a reason names.
@@ -174,6 +176,7 @@ pub(super) fn weigh(
             Passage { candidate, segment, range, score: score * elsewhere, words }
         })
         .collect();
+    with_neighbours(&mut passages);
     // Of equal ones the newest; then as they stand, so that the same list gives the same answer.
     passages.sort_by(|one, other| {
         let newest = || candidates[other.candidate].entry.number.cmp(&candidates[one.candidate].entry.number);
@@ -185,6 +188,21 @@ pub(super) fn weigh(
             .then(one.range.start.cmp(&other.range.start))
     });
     Weighed { passages, terms: sought.terms }
+}
+
+/// Gives each passage a share of the better of those beside it in its segment: what is about one thing stands together.
+/// They are in the order in which they stand.
+fn with_neighbours(passages: &mut [Passage]) {
+    let scores: Vec<f32> = passages.iter().map(|passage| passage.score).collect();
+    let place = |passage: &Passage| (passage.candidate, passage.segment);
+    for at in 0..passages.len() {
+        let beside = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
+        let better = beside
+            .filter(|other| passages.get(*other).is_some_and(|other| place(other) == place(&passages[at])))
+            .map(|other| scores[other])
+            .fold(0.0, f32::max);
+        passages[at].score += NEIGHBOUR * better;
+    }
 }
 
 impl Weighed {
