@@ -1,5 +1,6 @@
 //! A host as the benches play it: it opens the engine, shows it what was said, and asks.
 
+use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,9 +10,10 @@ use lcm_engine::Engine;
 use lcm_engine::error::EngineError;
 use lcm_engine::hosts::{Incoming, IncomingMessage};
 use lcm_engine::service::{
-    ImportOptions, IngestRequest, Ingested, OwnerPattern, Owners, Scope, Service, SessionKey, TurnRequest,
+    ImportOptions, IngestRequest, Ingested, Reader, Scope, Service, SessionKey, ToolBounds, ToolCall, TurnRequest,
 };
 use lcm_store::{OpenOptions, Store};
+use serde_json::Value;
 
 use crate::workload::Said;
 
@@ -70,11 +72,23 @@ impl Host {
         }
     }
 
-    /// What an agent may read.
-    #[must_use]
-    pub fn scope_of(&self, agent: &str) -> Scope {
-        let pattern = OwnerPattern { agent: Some(agent.to_owned()), person: Some("owner".to_owned()) };
-        Scope { owners: Owners::Matching(vec![pattern]), ..Scope::everything() }
+    /// Calls a tool as an agent does in the middle of a session; gives its answer.
+    ///
+    /// # Errors
+    /// What the tool says is wrong.
+    pub fn call_tool(&self, session: SessionId, name: &str, arguments: &Value) -> Result<Value, Box<dyn Error>> {
+        let reader = Reader { owner: self.owner.clone(), session: Some(session), ..Reader::default() };
+        let answer = self.engine.call_tool(&ToolCall {
+            name,
+            arguments: arguments.to_string().as_bytes(),
+            reader,
+            // Benchmarks ask for more hits at once than a model would read.
+            bounds: ToolBounds { tokens_max: u64::MAX, chars_max: usize::MAX },
+            model: None,
+            by: BY.to_owned(),
+            now_ms: now_ms(),
+        });
+        if answer.is_error { Err(answer.text.into()) } else { Ok(serde_json::from_str(&answer.text)?) }
     }
 
     /// Takes in whole sessions as an import does; hears of each that is durable.

@@ -5,4 +5,3 @@ pub mod measure;
 #[cfg(feature = "o200k")]
 pub mod o200k;
 pub mod workload;
-pub mod talk;

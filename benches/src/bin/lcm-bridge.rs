@@ -1,8 +1,8 @@
 //! `lcm-bridge`: lcm behind the line protocol of the quality benchmark.
 //!
-//! One JSON object a line in, one out: `reset`, `add`, `search`, `grep`, `select`, `compress`, `expand_all`; and what `talk` answers. Every namespace is a session
-//! of one store, told to the engine message by message as a host does, and asked about through the same calls that
-//! agents' tools use. An operation that the engine has not is answered with an error.
+//! One JSON object a line in, one out: `reset`, `add`, `search`, `grep`, `select`, `compress`, `expand_all`. Every
+//! namespace is a session of one store, told to the engine message by message as a host does, and searched by the tool
+//! that agents call. An operation that the engine has not is answered with an error.
 
 #![allow(
     clippy::print_stdout,
@@ -17,22 +17,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use lcm_benches::host::Host;
-use lcm_benches::talk::{self, Asked};
 use lcm_benches::workload::Said;
 use lcm_core::{Arrival, SessionId};
-use lcm_engine::EngineError;
 use lcm_engine::compress::CompressOptions;
-use lcm_engine::service::{
-    CompressRequest, GrepRequest, LetterCase, Order, OutMessage, Pattern, ReadRequest, RecallOptions, Scope,
-    SearchMode, SearchRequest, SelectRequest, Service,
-};
-use lcm_store::{Grep, Pace, Words};
+use lcm_engine::service::{CompressRequest, OutMessage, ReadRequest, RecallOptions, SelectRequest, Service};
+use lcm_store::Pace;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// The agent of namespaces.
 const OWNER: &str = "bench";
+/// Hits that `lcm_grep` gives at once, at most.
+const HITS_MAX: usize = 200;
 /// Bytes of messages read at once by `expand_all`.
 const PAGE_BYTES: usize = 8 << 20;
 
@@ -100,12 +97,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let answer =
-            match serde_json::from_str::<Asked>(&line).map_err(Into::into).and_then(|asked| bridge.talk(&asked)) {
-                Ok(None) => serde_json::from_str(&line).map_err(Into::into).and_then(|request| bridge.answer(request)),
-                Ok(Some(answer)) => Ok(answer),
-                Err(error) => Err(error),
-            };
+        let answer = serde_json::from_str(&line).map_err(Into::into).and_then(|request| bridge.answer(request));
         let answer = answer.unwrap_or_else(|error| json!({"error": error.to_string()}).to_string());
         writeln!(output, "{answer}")?;
         output.flush()?;
@@ -114,16 +106,6 @@ fn serve() -> Result<(), Box<dyn Error>> {
 }
 
 impl Bridge {
-    /// What hosts ask that keep their conversation in lists.
-    fn talk(&mut self, asked: &Asked) -> Result<Option<String>, Box<dyn Error>> {
-        if asked.op == "find" {
-            self.rest()?;
-        }
-        let answer = talk::answer(&self.host, asked)?;
-        self.fresh |= matches!(asked.op.as_str(), "turn" | "shorten");
-        Ok(answer)
-    }
-
     fn answer(&mut self, request: Request) -> Result<String, Box<dyn Error>> {
         match request.op.as_str() {
             "reset" => {
@@ -137,21 +119,15 @@ impl Bridge {
                 self.add(&request.ns, request.id, message.get().to_owned())
             }
             "search" => {
-                let mut words = Words::new(request.query);
-                (words.hits_max, words.snippet_chars) = (request.k, 0);
-                self.find(&request.ns, |host, scope| {
-                    let found = host.engine().search(&SearchRequest { scope, words, mode: SearchMode::Ranked })?;
-                    Ok(found.hits.iter().map(|hit| hit.entry.number).collect())
-                })
+                let wanted = json!({"query": request.query, "sort": "relevance", "scope": "messages"});
+                self.find(&request.ns, wanted, request.k)
             }
             "grep" => {
-                let mut grep = Grep::new(Pattern::Regex(request.pattern));
-                grep.case = if request.flags.contains('i') { LetterCase::Insensitive } else { LetterCase::Sensitive };
-                (grep.hits_max, grep.snippet_chars, grep.order) = (0, 0, Order::Oldest);
-                self.find(&request.ns, |host, scope| {
-                    let found = host.engine().grep(&GrepRequest { scope, grep, whole_words: false, lines: None })?;
-                    Ok(found.hits.iter().map(|hit| hit.entry.number).collect())
-                })
+                let case = if request.flags.contains('i') { "insensitive" } else { "sensitive" };
+                let wanted = json!({
+                    "query": request.pattern, "mode": "regex", "case": case, "sort": "oldest", "scope": "messages",
+                });
+                self.find(&request.ns, wanted, usize::MAX)
             }
             "compress" => self.compress(&request),
             "select" => self.select(&request),
@@ -189,7 +165,7 @@ impl Bridge {
         let done = self.host.engine().compress(&wanted)?;
         namespace.session = done.turned.session;
         self.fresh = true;
-        talk::with_messages(&json!({}), &done.list(&given))
+        with_messages(&json!({}), &done.list(&given))
     }
 
     /// What of a namespace goes into one request: its whole list is the request. Budgets are judged in
@@ -197,7 +173,7 @@ impl Bridge {
     fn select(&mut self, request: &Request) -> Result<String, Box<dyn Error>> {
         self.rest()?;
         let Some((namespace, session)) = self.namespace(&request.ns) else {
-            return talk::with_messages(&json!({}), &[]);
+            return with_messages(&json!({}), &[]);
         };
         let wanted = SelectRequest {
             turn: self.host.turn(OWNER, &namespace.name, namespace.list.clone()),
@@ -223,20 +199,25 @@ impl Bridge {
         // Where nothing valid fits, nothing is sent: a host would send its list and be refused.
         let is_over = done.messages.is_none() && done.tokens_before > request.budget_tokens;
         let list = if is_over { Vec::new() } else { done.list(&wanted.turn.messages) };
-        talk::with_messages(&told, &list)
+        with_messages(&told, &list)
     }
 
-    /// What the caller calls the messages that `ask` finds in a namespace.
-    fn find(
-        &mut self,
-        ns: &Value,
-        ask: impl FnOnce(&Host, Scope) -> Result<Vec<Arrival>, EngineError>,
-    ) -> Result<String, Box<dyn Error>> {
+    /// What the caller calls the messages that `lcm_grep` finds in a namespace, page by page, at most so many.
+    fn find(&mut self, ns: &Value, mut wanted: Value, max: usize) -> Result<String, Box<dyn Error>> {
         self.rest()?;
         let mut ids = Vec::new();
         if let Some((namespace, session)) = self.namespace(ns) {
-            let numbers = ask(&self.host, self.host.scope(Some(session)))?;
-            ids = numbers.iter().filter_map(|number| namespace.ids.get(number).cloned()).collect();
+            while ids.len() < max {
+                wanted["limit"] = json!((max - ids.len()).min(HITS_MAX));
+                let page = self.host.call_tool(session, "lcm_grep", &wanted)?;
+                let hits = page["results"].as_array().ok_or("an answer without results")?;
+                let numbers = hits.iter().filter_map(|hit| hit["store_id"].as_u64().map(Arrival));
+                ids.extend(numbers.filter_map(|number| namespace.ids.get(&number).cloned()));
+                match page.get("cursor") {
+                    Some(cursor) if !hits.is_empty() => wanted["cursor"] = cursor.clone(),
+                    _ => break,
+                }
+            }
         }
         Ok(json!({"ids": ids}).to_string())
     }
@@ -288,6 +269,24 @@ impl Bridge {
         answer.push_str("]}");
         Ok(answer)
     }
+}
+
+/// An object with a list of messages as they are, put together as text.
+fn with_messages(told: &Value, messages: &[Vec<u8>]) -> Result<String, Box<dyn Error>> {
+    let mut answer = told.to_string();
+    answer.pop();
+    if answer.len() > 1 {
+        answer.push(',');
+    }
+    answer.push_str("\"messages\":[");
+    for (nth, message) in messages.iter().enumerate() {
+        if nth > 0 {
+            answer.push(',');
+        }
+        answer.push_str(std::str::from_utf8(message)?);
+    }
+    answer.push_str("]}");
+    Ok(answer)
 }
 
 /// Callers name namespaces by texts or numbers.

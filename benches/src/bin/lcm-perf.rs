@@ -24,12 +24,11 @@ use std::time::{Duration, Instant};
 
 use lcm_benches::host::{Host, content_bytes, incoming};
 use lcm_benches::measure::{Samples, cpu_time, peak_resident_kb, timed};
-use lcm_benches::talk::ModelStub;
 use lcm_benches::workload;
 use lcm_core::node::SummaryParts;
 use lcm_core::{Json, SessionId};
 use lcm_engine::compress::CompressOptions;
-use lcm_engine::compress::summary::Summarizer;
+use lcm_engine::compress::summary::{Summarizer, SummarizerError, SummaryPrompt};
 use lcm_engine::redact::{BUILT_IN, Redactor};
 use lcm_engine::service::{
     CompressRequest, DownTo, ExpandRequest, Expansion, GrepRequest, Pattern, SearchMode, SearchRequest, Service,
@@ -224,9 +223,22 @@ const TAIL_MESSAGES: usize = 64;
 /// A list is brought under this: about what those messages and a few summaries cost.
 const THRESHOLD_TOKENS: u64 = 24_000;
 
+/// A model that always says the same.
+struct Stub(String);
+
+impl Summarizer for Stub {
+    fn model(&self) -> &'static str {
+        "stub"
+    }
+
+    fn summarize(&self, _prompt: &SummaryPrompt) -> Result<String, SummarizerError> {
+        Ok(self.0.clone())
+    }
+}
+
 fn compress(options: &Options) -> Outcome {
     let host = Host::open(&options.store)?;
-    let stub = ModelStub::fixed(&format!(
+    let stub = Stub(format!(
         "## Progress\n{}\nExpand for details about: session handler, cache rows, retry budget, migration test",
         STUB_SENTENCE.repeat(9)
     ));
