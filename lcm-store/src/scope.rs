@@ -46,6 +46,9 @@ pub struct OwnerPattern {
 pub enum Branches {
     /// The one it goes on with, and what that shares with the ones it left.
     Current,
+    /// What was said and not taken back: the one it goes on with, and of those that share nothing with it, which a host
+    /// began anew under the same name, the newest of each beginning.
+    Standing,
     /// All that it ever had.
     All,
 }
@@ -128,12 +131,17 @@ impl Resolved {
             if owners.as_ref().is_some_and(|owners| !owners.contains(&row.owner)) {
                 continue;
             }
-            let timelines = match scope.branches {
-                Branches::Current => vec![TimelineId(row.timeline)],
-                Branches::All => snapshot.timelines_of(session)?,
+            let current = TimelineId(row.timeline);
+            let lineages = match scope.branches {
+                Branches::Current => vec![snapshot.lineage(current)?],
+                Branches::Standing => standing(snapshot, session, current)?,
+                Branches::All => {
+                    let timelines = snapshot.timelines_of(session)?.into_iter();
+                    timelines.map(|timeline| snapshot.lineage(timeline)).collect::<Result<_, _>>()?
+                }
             };
-            for timeline in timelines {
-                for span in snapshot.lineage(timeline)? {
+            for lineage in lineages {
+                for span in lineage {
                     match spans.iter_mut().find(|known| known.timeline == span.timeline) {
                         None => spans.push(span),
                         Some(known) => known.widen(span),
@@ -162,6 +170,23 @@ impl Resolved {
             }
         }
     }
+}
+
+/// The lineage of the current timeline, and of every beginning that has nothing to do with it the newest.
+fn standing(snapshot: &Snapshot, session: SessionId, current: TimelineId) -> Result<Vec<Vec<Span>>, StoreError> {
+    // A timeline is younger than what it branched off.
+    let beginning = |lineage: &[Span]| lineage.iter().map(|span| span.timeline).min();
+    let mut lineages = vec![snapshot.lineage(current)?];
+    let mut beginnings = vec![beginning(&lineages[0])];
+    for timeline in snapshot.timelines_of(session)?.into_iter().rev() {
+        let lineage = snapshot.lineage(timeline)?;
+        let begins = beginning(&lineage);
+        if !beginnings.contains(&begins) {
+            beginnings.push(begins);
+            lineages.push(lineage);
+        }
+    }
+    Ok(lineages)
 }
 
 impl Span {

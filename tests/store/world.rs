@@ -89,6 +89,8 @@ struct ModelSession {
 struct ModelTimeline {
     id: TimelineId,
     session: usize,
+    /// The timeline with which it began: its own, or that of what it branched off.
+    root: usize,
     /// Its messages in order, with those it shares.
     messages: Vec<Arrival>,
     /// Its summaries, with those that stand in what it shares.
@@ -163,9 +165,11 @@ impl World {
         &self.places[usize::try_from(arrival.0).unwrap() - 1]
     }
 
-    fn new_timeline(&mut self, session: usize, messages: Vec<Arrival>, summaries: BTreeSet<Arrival>) -> TimelineId {
-        let id = TimelineId(u64::try_from(self.timelines.len()).unwrap() + 1);
-        self.timelines.push(ModelTimeline { id, session, messages, summaries });
+    fn new_timeline(&mut self, session: usize) -> TimelineId {
+        let root = self.timelines.len();
+        let id = TimelineId(u64::try_from(root).unwrap() + 1);
+        let (messages, summaries) = (Vec::new(), BTreeSet::new());
+        self.timelines.push(ModelTimeline { id, session, root, messages, summaries });
         id
     }
 
@@ -242,7 +246,7 @@ impl World {
         assert_eq!(id.0, u64::try_from(number).unwrap() + 1);
         let timeline = self.timelines.len();
         self.sessions.push(ModelSession { id, owner, name: name.to_owned(), timeline, views: BTreeMap::new() });
-        self.new_timeline(number, Vec::new(), BTreeSet::new());
+        self.new_timeline(number);
     }
 
     fn append(&mut self, session: usize, messages: &[Message]) {
@@ -296,7 +300,9 @@ impl World {
             return;
         }
         let summaries = from.summaries.iter().copied().filter(|&summary| self.place(summary).order <= order).collect();
-        let timeline = self.new_timeline(session, from.messages[..=last].to_vec(), summaries);
+        let timeline = TimelineId(u64::try_from(self.timelines.len()).unwrap() + 1);
+        let messages = from.messages[..=last].to_vec();
+        self.timelines.push(ModelTimeline { id: timeline, session, root: from.root, messages, summaries });
         assert_eq!(made.unwrap(), timeline);
         self.sessions[session].timeline = self.timelines.len() - 1;
     }
@@ -308,7 +314,7 @@ impl World {
         let (id, known) = (self.sessions[session].id, chosen.map(|at| self.timelines[at].id));
         let now = self.store().commit(|commit| commit.go_on_with(id, known, NOW_MS)).unwrap();
         let at = chosen.unwrap_or_else(|| {
-            self.new_timeline(session, Vec::new(), BTreeSet::new());
+            self.new_timeline(session);
             self.timelines.len() - 1
         });
         assert_eq!(now, self.timelines[at].id);
@@ -448,7 +454,7 @@ impl World {
         let mut scopes = Vec::new();
         for owners in owners {
             for sessions in &named {
-                for branches in [Branches::Current, Branches::All] {
+                for branches in [Branches::Current, Branches::Standing, Branches::All] {
                     let scope = Scope { owners: owners.clone(), sessions: sessions.clone(), branches };
                     let inside = self.lies_in(&scope);
                     scopes.push((scope, inside));
@@ -482,6 +488,7 @@ impl World {
             for (at, timeline) in self.timelines.iter().enumerate() {
                 let reached = match scope.branches {
                     Branches::Current => at == session.timeline,
+                    Branches::Standing => self.stands_in(number, at),
                     Branches::All => timeline.session == number,
                 };
                 if reached {
@@ -490,6 +497,15 @@ impl World {
             }
         }
         inside
+    }
+
+    /// Whether a timeline of a session was not taken back: it goes on with it, or it is the newest of its beginning.
+    fn stands_in(&self, session: usize, at: usize) -> bool {
+        let (timeline, current) = (&self.timelines[at], self.sessions[session].timeline);
+        let is_newest = |root| self.timelines.iter().rposition(|one| one.session == session && one.root == root);
+        timeline.session == session
+            && (at == current
+                || (timeline.root != self.timelines[current].root && is_newest(timeline.root) == Some(at)))
     }
 
     /// Whatever is found lies in scope, and whatever lies in scope is found, by every way there is.

@@ -97,9 +97,9 @@ impl<'s> Access<'s> {
         Ok(self.of(&sessions, Branches::All))
     }
 
-    /// The conversation as it goes on now, with what it shares with others; `None` for none.
+    /// The conversation, with what it shares with others and without what was taken back; `None` for none.
     pub(super) fn current(&self) -> Option<Scope> {
-        self.of(&self.own.iter().collect::<Vec<_>>(), Branches::Current)
+        self.of(&self.own.iter().collect::<Vec<_>>(), Branches::Standing)
     }
 
     /// Sessions that the reader may see; `None` for none.

@@ -272,3 +272,22 @@ fn nothing_is_written_for_a_reader_that_may_not() {
     assert_eq!(home.engine.store().snapshot().unwrap().last_op().unwrap(), ops);
     assert!(home.engine.session_named(&key("nobody yet")).unwrap().is_none());
 }
+
+#[test]
+fn what_a_host_began_anew_is_one_conversation_and_what_was_taken_back_is_not() {
+    let home = home();
+    let first = [user("the lighthouse is green"), assistant("noted"), user("and the pier is blue"), assistant("blue")];
+    turn(&home.engine, "s", &first);
+    // The user took the pier back.
+    turn(&home.engine, "s", &[&first[..2], &[user("the pier is red"), assistant("red")]].concat());
+    // The host lost its list and goes on under the same name.
+    turn(&home.engine, "s", &[user("good morning"), assistant("good morning")]);
+    let found = |query: &str| {
+        let answer =
+            caller(&home.engine, "s").ask("lcm_grep", &format!("{{\"query\":\"{query}\",\"sort\":\"oldest\"}}"));
+        items(&answer, "results").iter().map(|hit| unquoted(&string(hit, "snippet"))).collect::<Vec<_>>()
+    };
+    assert_eq!(found("lighthouse"), ["the lighthouse is green"]);
+    assert_eq!(found("pier"), ["the pier is red"]);
+    assert_eq!(found("morning"), ["good morning", "good morning"]);
+}
