@@ -18,17 +18,23 @@ from __future__ import annotations
 import atexit
 import base64
 import contextlib
+import functools
+import inspect
 import itertools
 import json
+import logging
 import os
 import re
 import select
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import types
+import weakref
 from collections import OrderedDict, deque
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Sequence
 
@@ -1160,3 +1166,687 @@ else:
     _REGISTRY = _FIRST["_REGISTRY"]
     for _name in _ALL:
         globals()[_name] = _FIRST[_name]
+
+
+# ---- the engine ------------------------------------------------------------------------------------------------------
+
+try:
+    from agent.context_engine import ContextEngine
+except ImportError:
+    # No host around: then this file is the client alone.
+    ContextEngine = object
+
+logger = logging.getLogger("lcm")
+
+TURN_S = 15.0                   # keeping what a turn said; a store that somebody holds for longer is asked at the next turn
+SELECT_S = 5.0                  # before every request of the user's
+COMPRESS_S = 110.0              # hosts give 120 s, or more, before they go on without it
+TOOL_S = 150.0                  # `lcm_expand_query` asks a model
+LOOKUP_S = 5.0                  # schemas and statuses
+RATIO_LEAST, RATIO_MOST = 0.35, 0.75    # of the window, where nobody says another threshold ...
+ROOM_TOKENS = 48_000            # ... and so many at least: the host's own prompt and tools are 20,000 to 30,000 of them
+ANSWER_TOKENS = 4_096           # left for the model's answer in a selected request
+FORCED_SHARE = 0.6              # of a list that is folded though it is within its threshold, this much may stay
+FUTILE_GROWTH = 1.05            # what could not be made smaller is tried again when it has grown by so much
+NEARLY_FULL = 0.95              # of the window; from here on the host's own compressor is better than nothing
+RESULT_CHARS = (8_000, 90_000)  # of a tool's answer; from a host's bounds on, it puts the answer into a file
+RESULT_SHARE = 0.54             # characters a token of the window: nine tenths of what hosts allow, 15 % at 4 characters each
+LINEAGE_MAX = 8                 # parents that are asked for whose conversation a sub-agent's is
+PERSONS_MAX = 1024              # sessions of which it is remembered whose they are
+COMMAND_S = 30.0                # one `/lcm` command
+COMMAND_CHARS_MAX = 6_000       # what it shows
+NAMES_OF_RATIO = ("LCM_COMPRESS_THRESHOLD_RATIO", "LCM_CONTEXT_THRESHOLD")
+NAMES_OF_TOKENS = ("LCM_COMPRESS_THRESHOLD_TOKENS", "LCM_ABSOLUTE_THRESHOLD_TOKENS")
+# Ours in the `lcm:` section; everything else there is a setting of the program.
+OWN_KEYS = ("context_threshold", "host_summaries", "prepare")
+STORE_REFUSED, BUSY = -32031, -32030
+
+_ENGINES = _SHARED.__dict__.setdefault("engines", weakref.WeakSet())
+_PERSONS = _SHARED.__dict__.setdefault("persons", OrderedDict())
+
+
+def _neutral(value: Any) -> Callable:
+    """For what a host calls without a net: whatever goes wrong is logged, and `value` is the answer. What ends threads
+    passes."""
+    def of(method: Callable) -> Callable:
+        @functools.wraps(method)
+        def guarded(self, *args, **named):
+            try:
+                return method(self, *args, **named)
+            except Exception as error:
+                _log_failure(method.__name__, error)
+                return value() if callable(value) else value
+        return guarded
+    return of
+
+
+def _log_failure(what: str, error: Exception) -> None:
+    """A refusal of lcm's is a sentence; anything else is a fault of ours, and its trace is wanted."""
+    if isinstance(error, LcmError):
+        logger.warning("lcm: %s: %s", what, error)
+    else:
+        logger.warning("lcm: %s failed", what, exc_info=error)
+
+
+class _Config(NamedTuple):
+    """What the host's `lcm:` section says."""
+
+    settings: dict
+    ratio: float | None
+    threshold_tokens: int
+    host_summaries: bool
+    prepare: bool
+
+    @classmethod
+    def read(cls) -> "_Config":
+        try:
+            from hermes_cli.config import load_config
+            section = (load_config() or {}).get("lcm")
+        except Exception as error:
+            logger.debug("lcm: the host's settings cannot be read: %s", error)
+            section = None
+        section = section if isinstance(section, dict) else {}
+        settings = {name: value for name, value in _flat(section) if name not in OWN_KEYS}
+        ratio = _named_number(NAMES_OF_RATIO)
+        for said in (section.get("context_threshold"), settings.get("compress.threshold_ratio")):
+            ratio = _number_or_none(said) if ratio is None else ratio
+        tokens = _named_number(NAMES_OF_TOKENS)
+        tokens = _number_or_none(settings.get("compress.threshold_tokens")) if tokens is None else tokens
+        return cls(settings, ratio if ratio and 0 < ratio < 1 else None, max(0, int(tokens or 0)),
+                   section.get("host_summaries") is not False, section.get("prepare") is not False)
+
+    def ratio_of(self, window_tokens: int) -> float:
+        """Which share of a window a request may take before it is folded."""
+        if self.ratio is not None:
+            return self.ratio
+        return max(RATIO_LEAST, min(RATIO_MOST, ROOM_TOKENS / window_tokens)) if window_tokens > 0 else RATIO_MOST
+
+
+def _flat(section: Mapping, above: str = "") -> Iterable[tuple[str, Any]]:
+    """`{"a": {"b": 1}, "c.d": 2}` as `a.b` and `c.d`, the names that the program knows."""
+    for name, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def _number_or_none(said: Any) -> float | None:
+    try:
+        return None if said is None or isinstance(said, bool) else float(said)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _named_number(names: Iterable[str]) -> float | None:
+    """What the first variable says that is set."""
+    return next((_number_or_none(os.environ[name]) for name in names if os.environ.get(name)), None)
+
+
+def _count(said: Any) -> int:
+    """A number of tokens as hosts report it: anything, also nothing."""
+    number = _number_or_none(said)
+    return int(number) if number is not None and 0 <= number < 1e15 else 0
+
+
+def _hermes_home() -> str:
+    try:
+        from hermes_constants import get_hermes_home
+        return str(get_hermes_home())
+    except Exception:
+        return os.environ.get("HERMES_HOME") or os.path.join(os.path.expanduser("~"), ".hermes")
+
+
+class _Scratch:
+    """A data directory for agents whose host keeps nothing of them: it goes with the process."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.path, self.pid = None, 0
+
+    def home(self) -> str:
+        with self.lock:
+            if self.path is None or self.pid != os.getpid():
+                self.path, self.pid = tempfile.mkdtemp(prefix="lcm-unsaved-"), os.getpid()
+                atexit.register(self.drop)
+            return self.path
+
+    def drop(self) -> None:
+        if self.path is not None and self.pid == os.getpid():
+            Client(self.path).close()
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.path = None
+
+
+_SCRATCH = _SHARED.__dict__.setdefault("scratch", _Scratch())
+
+
+class _Fallback:
+    """The host's own compressor, for as long as lcm cannot be asked. Without it a conversation would overflow."""
+
+    def __init__(self):
+        self.compressor: Any = None
+
+    def compress(self, engine: "LCMEngine", messages: list, given: dict) -> list:
+        from agent.context_compressor import ContextCompressor
+        if self.compressor is None:
+            known = inspect.signature(ContextCompressor.__init__).parameters
+            wanted = {"model": engine.model, "base_url": engine.base_url, "api_key": engine.api_key, "provider": engine.provider,
+                      "api_mode": engine.api_mode, "config_context_length": engine.context_length or None, "quiet_mode": True}
+            self.compressor = ContextCompressor(**{name: value for name, value in wanted.items() if name in known})
+        compressor = self.compressor
+        compressor.threshold_tokens = engine.threshold_tokens
+        bind = getattr(compressor, "bind_session_state", None)
+        if callable(bind):
+            bind(session_db=engine._session_db, session_id=engine._session_id)
+        known = inspect.signature(compressor.compress).parameters
+        shorter = compressor.compress(messages, **{name: value for name, value in given.items() if name in known})
+        for name in ("_last_compress_aborted", "_last_summary_error", "_last_summary_fallback_used"):
+            setattr(engine, name, getattr(compressor, name, None))
+        return shorter
+
+
+class LCMEngine(ContextEngine):
+    """`context.engine: lcm`. A shell in the host's process: what it knows of a conversation is in the store, and what is in
+    its `__dict__` may be copied, cleared and put back by the host at any time.
+
+    Nothing here raises but what ends threads: a host has no net under most of these calls. Whatever fails, the host goes
+    on with the list it has.
+    """
+
+    name = "lcm"
+
+    def __init__(self, context_length: int = 0, **_unknown: Any):
+        self.last_prompt_tokens = self.last_completion_tokens = self.last_total_tokens = 0
+        self.last_real_prompt_tokens = self.last_compression_rough_tokens = 0
+        self.awaiting_real_usage_after_compression = False
+        self.compression_count = 0
+        # With these at their defaults of 3 and 6 the host would not ask about short lists of large messages.
+        self.protect_first_n = self.protect_last_n = 0
+        self.summary_target_ratio = 0.2
+        self.emit_automatic_compaction_status = True
+        self.model = self.base_url = self.api_key = self.provider = self.api_mode = ""
+        self._last_compress_aborted = self._last_summary_fallback_used = self._last_feasibility_skip = False
+        self._last_compression_made_progress = False
+        self._last_summary_error = self._last_aux_model_failure_model = self._last_aux_model_failure_error = None
+        self._session_db: Any = None
+        self._session_id = ""
+        self._is_saved = True
+        self._said_person: str | None = None
+        self._home: str | None = None
+        self._config: _Config | None = None
+        self._fallback = _Fallback()
+        # What compress gave and the host has not confirmed, by the session it was asked for.
+        self._attempts: dict[str, tuple[Session, list]] = {}
+        self._futile_tokens = 0
+        self._beside_tokens = 0
+        self._selected_tokens = 0
+        self._fold_wanted = False
+        self._last_fold = ""
+        self._why_fallback: str | None = None
+        self.context_length, self.threshold_percent, self.threshold_tokens = 0, RATIO_MOST, 0
+        if context_length:
+            self.update_model("", context_length)
+        _ENGINES.add(self)
+
+    # -- copies: another agent's engine has nothing of this one but the process's child
+
+    def clone_for_agent(self, *_: Any, **__: Any) -> "LCMEngine":
+        return type(self)()
+
+    def __deepcopy__(self, memo: dict) -> "LCMEngine":
+        return type(self)()
+
+    __copy__ = clone_for_agent
+
+    @staticmethod
+    def is_available() -> bool:
+        """For the host's list of engines: whether the program is there. Starts nothing."""
+        try:
+            return bool(Client(_data_home(_hermes_home())).found_program())
+        except Exception:
+            return False
+
+    # -- whose conversation it is
+
+    def on_session_start(self, session_id: str = "", **told: Any) -> None:
+        try:
+            self._started(session_id, told)
+        except Exception as error:
+            _log_failure("on_session_start", error)
+
+    def _started(self, session_id: str, told: dict) -> None:
+        if told.get("hermes_home"):
+            self._home = str(told["hermes_home"])
+        if told.get("session_db") is not None:
+            self._session_db, self._is_saved = told["session_db"], True
+        if told.get("conversation_id"):
+            self._said_person = str(told["conversation_id"])
+        if _count(told.get("context_length")) and not self.context_length:
+            self.update_model(str(told.get("model") or self.model), told["context_length"])
+        if session_id:
+            self._enter(str(session_id))
+        if told.get("boundary_reason") == "compression":
+            self._publish(str(told.get("old_session_id") or session_id))
+
+    @_neutral(None)
+    def bind_session_state(self, session_db: Any = None, session_id: str = "", **_: Any) -> None:
+        """The host's database and the session in it; without a database nothing of this agent is to be kept."""
+        self._session_db, self._is_saved = session_db, session_db is not None
+        self._enter(str(session_id or ""))
+
+    def _enter(self, session_id: str) -> None:
+        if session_id != self._session_id:
+            self._session_id = session_id
+            self._futile_tokens = self._beside_tokens = self._selected_tokens = 0
+
+    @_neutral(None)
+    def on_session_reset(self, *_: Any, **__: Any) -> None:
+        self.last_prompt_tokens = self.last_completion_tokens = self.last_total_tokens = 0
+        self.last_real_prompt_tokens = self.last_compression_rough_tokens = 0
+        self.compression_count = self._futile_tokens = self._beside_tokens = self._selected_tokens = 0
+        self.awaiting_real_usage_after_compression = self._fold_wanted = False
+        # What the host did not confirm before it left the session it will not confirm any more.
+        self._attempts.clear()
+
+    @_neutral(None)
+    def carry_over_new_session_context(self, old_session_id: str = "", new_session_id: str = "", **_: Any) -> None:
+        """A list that shows what another session said is recognised by what it shows; there is nothing to carry."""
+
+    def _client(self, kept: bool = False) -> Client:
+        config = self._settings()
+        home = _data_home(self._home or _hermes_home()) if kept or self._is_saved else _SCRATCH.home()
+        return Client(home, host="hermes", settings=config.settings)
+
+    def _settings(self) -> _Config:
+        if self._config is None:
+            self._config = _Config.read()
+        return self._config
+
+    def _session(self, session_id: str | None = None) -> Session:
+        name = session_id or self._session_id or "unnamed"
+        return Session(name, agent=_profile(self._home or _hermes_home()), person=self._person(name))
+
+    def _person(self, session_id: str) -> str:
+        """Whose conversation a session is: the gateway's key of it. Helpers that the host makes without one work on sessions
+        of which it was told before, or of which its database knows."""
+        if self._said_person is not None:
+            person = self._said_person
+        else:
+            person = _PERSONS.get(session_id) or self._person_in_database(session_id) or "owner"
+        _PERSONS[session_id] = person
+        while len(_PERSONS) > PERSONS_MAX:
+            _PERSONS.popitem(last=False)
+        return person
+
+    def _person_in_database(self, session_id: str) -> str | None:
+        get = getattr(self._session_db, "get_session", None)
+        for _ in range(LINEAGE_MAX):
+            row = get(session_id) if callable(get) and session_id else None
+            if not isinstance(row, Mapping):
+                return None
+            if row.get("session_key"):
+                return str(row["session_key"])
+            session_id = row.get("parent_session_id")
+            if session_id in _PERSONS:
+                return _PERSONS[session_id]
+        return None
+
+    def _options(self) -> dict:
+        options = {"alternates": True, "window_tokens": self.context_length, "threshold_tokens": self.threshold_tokens, "model": self.model}
+        return {name: value for name, value in options.items() if value}
+
+    # -- the model and what it reports
+
+    def update_model(self, model: str = "", context_length: Any = 0, base_url: str = "", api_key: Any = "", provider: str = "",
+                     api_mode: str = "", **_: Any) -> None:
+        try:
+            window = _count(context_length)
+            self.model, self.base_url, self.api_key = str(model or ""), base_url, api_key
+            self.provider, self.api_mode = provider, api_mode
+            config = self._settings()
+            # The host's own way to a threshold begins with this one, and knows of thresholds by model.
+            self.threshold_percent = self._config_threshold_percent = config.ratio_of(window)
+            inherited = getattr(super(), "update_model", None)
+            try:
+                if inherited is not None:
+                    inherited(model=self.model, context_length=window)
+            except Exception as error:
+                logger.debug("lcm: the host's update_model failed: %s", error)
+            self.context_length = window
+            self.threshold_tokens = int(window * self.threshold_percent)
+            if config.threshold_tokens:
+                self.threshold_tokens = min(self.threshold_tokens, config.threshold_tokens)
+            self._futile_tokens = 0
+        except Exception as error:
+            _log_failure("update_model", error)
+
+    @_neutral(None)
+    def update_from_response(self, usage: Any = None, **_: Any) -> None:
+        usage = usage if isinstance(usage, Mapping) else {}
+        self.awaiting_real_usage_after_compression = False
+        prompt = _count(usage.get("prompt_tokens")) or _count(usage.get("input_tokens"))
+        self.last_completion_tokens = _count(usage.get("completion_tokens")) or _count(usage.get("output_tokens"))
+        self.last_total_tokens = _count(usage.get("total_tokens")) or prompt + self.last_completion_tokens
+        if prompt:
+            self.last_prompt_tokens = self.last_real_prompt_tokens = prompt
+            if self._selected_tokens:
+                # Schemas of the tools, and what our count is off by.
+                self._beside_tokens = max(0, prompt - self._selected_tokens)
+
+    # -- whether to fold
+
+    @_neutral(False)
+    def should_compress(self, prompt_tokens: Any = None, **_: Any) -> bool:
+        return self._due(prompt_tokens)[0]
+
+    @_neutral(lambda: (False, None))
+    def should_compress_info(self, prompt_tokens: Any = None, **_: Any) -> tuple:
+        return self._due(prompt_tokens)
+
+    def _due(self, prompt_tokens: Any) -> tuple[bool, str | None]:
+        tokens = _count(self.last_prompt_tokens if prompt_tokens is None else prompt_tokens)
+        if self._fold_wanted:
+            return True, None
+        if not self.threshold_tokens or tokens < self.threshold_tokens:
+            return False, None
+        # What could not be made smaller is not tried at every request, unless the alternative is that it fails.
+        if self._futile_tokens and tokens < self._futile_tokens * FUTILE_GROWTH and tokens < self.context_length * NEARLY_FULL:
+            return False, None
+        return True, None
+
+    @_neutral(False)
+    def should_compress_preflight(self, messages: Any = None, **_: Any) -> bool:
+        if not messages or not self.threshold_tokens:
+            return False
+        if self._fold_wanted:
+            return True
+        tokens = self._client().weigh(messages, session=self._session(), deadline=SELECT_S)
+        return self._due(tokens + self._beside_tokens)[0]
+
+    @_neutral(False)
+    def should_defer_preflight_to_real_usage(self, rough_tokens: Any = None, **_: Any) -> bool:
+        return False
+
+    @_neutral(True)
+    def has_content_to_compress(self, messages: Any = None, **_: Any) -> bool:
+        """Whether there is something in front of the newest request."""
+        said = [message for message in messages or () if isinstance(message, Mapping)]
+        newest = max((at for at, message in enumerate(said) if message.get("role") == "user"), default=0)
+        return newest > 0 or len(said) > 4
+
+    def get_automatic_compaction_status_message(self, *, phase: str = "", default_message: str = "", **told: Any) -> str | None:
+        try:
+            if self._why_fallback is not None:
+                return f"lcm is not available ({self._why_fallback}); the host's own compressor is used. /lcm tells more."
+            tokens = _count(told.get("approx_tokens"))
+            size = f" of about {tokens:,} tokens" if tokens else ""
+            return f"lcm folds the older part of this conversation{size}; nothing is lost: /lcm shows what was folded, /lcm undo takes it back."
+        except Exception:
+            return default_message
+
+    # -- folding
+
+    def compress(self, messages: list, current_tokens: Any = None, focus_topic: Any = None, force: Any = False,
+                 memory_context: Any = "", **_: Any) -> list:
+        """A shorter list, or the very object that was given. What was folded becomes what the session shows when the host
+        confirms it ([`LCMEngine.on_session_start`]), or shows it."""
+        cancelled = getattr(self, "_compression_cancelled_check", None)
+        self._last_compress_aborted = self._last_compression_made_progress = False
+        self._last_summary_error = None
+        given = {"current_tokens": current_tokens, "focus_topic": focus_topic, "force": bool(force), "memory_context": memory_context or ""}
+        tokens = _count(current_tokens)
+        try:
+            if callable(cancelled) and cancelled():
+                return messages
+            return self._folded(messages, given, cancelled)
+        except LcmCancelled:
+            return messages
+        except LcmUnavailable as error:
+            return self._without_lcm(messages, given, str(error))
+        except LcmError as error:
+            _log_failure("compress", error)
+            if error.code == STORE_REFUSED or tokens >= self.context_length * NEARLY_FULL > 0:
+                return self._without_lcm(messages, given, str(error))
+            self._last_compress_aborted, self._last_summary_error = True, f"lcm: {error}"
+            return messages
+        except Exception as error:
+            _log_failure("compress", error)
+            self._last_compress_aborted, self._last_summary_error = True, f"lcm failed: {type(error).__name__}: {_told(error)}"
+            return messages
+
+    def _folded(self, messages: list, given: dict, cancelled: Any) -> list:
+        if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
+            return messages
+        session, tokens, options = self._session(), _count(given["current_tokens"]), self._options()
+        if 0 < tokens < self.threshold_tokens:
+            # The host knows a reason of its own: a person asked, or the provider refused. It wants a list that is much shorter.
+            options["threshold_tokens"] = max(1, int(tokens * FORCED_SHARE))
+        done = self._client().compress(
+            session, messages, options=options, current_tokens=tokens or None, force=True,
+            focus=str(given["focus_topic"]) if given["focus_topic"] else None, memory_context=str(given["memory_context"]) or None,
+            summarizer=self._summarize if self._settings().host_summaries else None, deadline=COMPRESS_S,
+            should_stop=cancelled if callable(cancelled) else None)
+        self._why_fallback = None
+        self._fold_wanted = False
+        answer = done.answer
+        if done.messages is messages:
+            self._futile_tokens = tokens
+            logger.info("lcm: nothing was folded: %s", answer.get("reason"))
+            return messages
+        if callable(cancelled) and cancelled():
+            return messages
+        self._futile_tokens = 0
+        # Hosts mark what they have written; what is new to them in this list has no such mark.
+        shorter = [{key: value for key, value in message.items() if key != "_db_persisted"} for message in done.messages]
+        self._attempts[session.name] = (session, shorter)
+        self._last_compression_made_progress = True
+        self.compression_count = 1
+        folds = [fold for fold in answer.get("folds") or () if isinstance(fold, str)]
+        self._last_fold = (f"folded {len(messages)} messages into {len(shorter)}, {_count(answer.get('tokens_before')):,} tokens into "
+                           f"{_count(answer.get('tokens_after')):,} ({', '.join(folds[-4:]) or 'shown in part'})")
+        logger.info("lcm: %s in session %s", self._last_fold, session.name)
+        return shorter
+
+    def _without_lcm(self, messages: list, given: dict, why: str) -> list:
+        """The host's own compressor instead, and the user is told once why."""
+        if self._why_fallback is None:
+            logger.warning("lcm is not available, the host's own compressor is used: %s", why)
+        is_news, self._why_fallback = self._why_fallback is None, why
+        try:
+            shorter = self._fallback.compress(self, messages, given)
+        except Exception as error:
+            _log_failure("the host's own compressor", error)
+            self._last_compress_aborted, self._last_summary_error = True, f"lcm is not available ({why}) and the host's own compressor failed"
+            return messages
+        if is_news and not self._last_summary_error:
+            self._last_summary_error = f"lcm is not available ({why}); the host's own compressor was used"
+        return shorter if isinstance(shorter, list) else messages
+
+    def _summarize(self, request: dict) -> dict:
+        """The host's own auxiliary model, on the thread that waits in compress: so its progress, cancel and credentials hold."""
+        from agent.auxiliary_client import call_llm
+        runtime = {"model": self.model, "provider": self.provider, "base_url": self.base_url, "api_key": self.api_key, "api_mode": self.api_mode}
+        response = call_llm(
+            task="compression", main_runtime=runtime, timeout=max(1.0, _count(request.get("time_max_ms")) / 1000),
+            messages=[{"role": "system", "content": request["instructions"]}, {"role": "user", "content": request["material"]}])
+        message = response.choices[0].message
+        text = message.get("content") if isinstance(message, Mapping) else getattr(message, "content", None)
+        model = getattr(response, "model", None)
+        return {"text": text if isinstance(text, str) else "", "model": model if isinstance(model, str) else ""}
+
+    def _publish(self, old_session_id: str) -> None:
+        """The host has taken what compress gave: showing that list makes it what the session shows."""
+        attempt = self._attempts.pop(old_session_id, None)
+        self._attempts.clear()
+        if attempt is not None:
+            self._client().turn(self._session(), attempt[1], deadline=TURN_S)
+
+    @_neutral(lambda: ([], 0))
+    def prune_tool_results_only(self, messages: Any = None, current_tokens: Any = None, **_: Any) -> tuple:
+        """Nothing is cut out of a list but by a fold, which can be undone."""
+        return messages, 0
+
+    # -- every request, every turn
+
+    @_neutral(None)
+    def select_context(self, request_messages: Any = None, *, conversation_messages: Any = None, incoming_message: Any = None,
+                       budget_tokens: Any = 0, **_: Any) -> list | None:
+        if not request_messages or not isinstance(request_messages, list):
+            return None
+        head = next((at for at, message in enumerate(request_messages) if message.get("role") != "system"), len(request_messages))
+        window = _count(budget_tokens) or self.context_length
+        budget = max(0, window - self._beside_tokens - ANSWER_TOKENS) if window else 0
+        done = self._client().select(self._session(), request_messages, head=head, budget_tokens=budget,
+                                     options=self._options(), deadline=SELECT_S)
+        self._selected_tokens = _count(done.answer.get("tokens_after"))
+        return None if done.messages is request_messages else done.messages
+
+    @_neutral(None)
+    def on_turn_complete(self, messages: Any = None, usage: Any = None, **_: Any) -> None:
+        self._keep(self._session_id, messages, settled=self._settings().prepare)
+
+    @_neutral(None)
+    def on_session_end(self, session_id: str = "", messages: Any = None, **_: Any) -> None:
+        """No end: hosts send it at every compaction, and for sessions that go on."""
+        self._keep(str(session_id or self._session_id), messages, settled=False)
+
+    def _keep(self, session_id: str, messages: Any, settled: bool) -> None:
+        if self._is_saved and isinstance(messages, list) and messages and session_id:
+            self._client().turn(self._session(session_id), messages, settled=settled or None, options=self._options(), deadline=TURN_S)
+
+    # -- tools
+
+    @_neutral(list)
+    def get_tool_schemas(self) -> list:
+        return self._client().tools(deadline=START_S)
+
+    def handle_tool_call(self, name: str = "", args: Any = None, messages: Any = None, **_: Any) -> str:
+        try:
+            least, most = RESULT_CHARS
+            chars_max = max(least, min(most, int(self.context_length * RESULT_SHARE))) if self.context_length else most
+            # Reads go to the store of what is kept, also for an agent of which nothing is.
+            shown = messages if self._is_saved and isinstance(messages, list) and messages else None
+            text, _is_error = self._client(kept=True).tool(
+                self._session(), str(name), args if args is not None else {}, messages=shown, chars_max=chars_max,
+                summarizer=self._summarize if self._settings().host_summaries else None, deadline=TOOL_S)
+            return text
+        except Exception as error:
+            _log_failure(f"tool {name}", error)
+            return json.dumps({"error": str(error) if isinstance(error, LcmError) else f"lcm failed: {type(error).__name__}: {_told(error)}"})
+
+    # -- how it stands
+
+    def get_status(self) -> dict:
+        try:
+            prompt = max(0, _count(self.last_prompt_tokens))
+            window = self.context_length
+            status = {"engine": "lcm", "last_prompt_tokens": prompt, "threshold_tokens": self.threshold_tokens, "context_length": window,
+                      "usage_percent": min(100, prompt / window * 100) if window else 0, "compression_count": self.compression_count,
+                      "session": self._session_id, "last_fold": self._last_fold, "fallback": self._why_fallback}
+            status["child"] = self._client().state()
+            return status
+        except Exception as error:
+            _log_failure("get_status", error)
+            return {"engine": "lcm"}
+
+
+def _data_home(hermes_home: str) -> str:
+    """Where the data are: not in the plugin's directory, which the host removes with the plugin."""
+    return os.environ.get("LCM_HOME") or os.path.join(hermes_home, "lcm")
+
+
+def _profile(hermes_home: str) -> str:
+    """The agent's name: its profile, as the host lays profiles out."""
+    above, name = os.path.split(os.path.abspath(hermes_home))
+    return name if name and os.path.basename(above) == "profiles" else "default"
+
+
+# ---- `/lcm` ----------------------------------------------------------------------------------------------------------
+
+COMMANDS = ("status", "doctor", "where", "fold", "undo", "unfold", "pin", "unpin", "log", "grep", "expand")
+
+
+def _command(args: str = "") -> str:
+    """What a person asks for in the middle of a conversation."""
+    try:
+        words = shlex.split(str(args or "")) or ["status"]
+        engine = _newest_engine()
+        if words[0] not in COMMANDS:
+            return f"/lcm {_told(words[0])} is nothing I know: use one of {', '.join(COMMANDS)}"
+        if engine is None:
+            return "no agent of this process uses lcm: set context.engine to lcm in the host's config.yaml"
+        return _COMMANDS.get(words[0], _by_program)(engine, words)[:COMMAND_CHARS_MAX]
+    except Exception as error:
+        return f"lcm: {error}"
+
+
+def _newest_engine() -> "LCMEngine | None":
+    engines = [engine for engine in list(_ENGINES) if getattr(engine, "_session_id", "") and getattr(engine, "_is_saved", False)]
+    return max(engines, key=lambda engine: (_count(engine.last_prompt_tokens) > 0, engine._session_id), default=None)
+
+
+def _status(engine: LCMEngine, _words: list) -> str:
+    told = engine.get_status()
+    child = told.get("child") or {}
+    lines = [f"session {engine._session_id or 'not begun'}: {told['last_prompt_tokens']:,} of {engine.threshold_tokens:,} tokens before the next fold "
+             f"(window {engine.context_length:,})"]
+    if engine._last_fold:
+        lines.append(f"last fold: {engine._last_fold}; /lcm undo takes it back")
+    if engine._why_fallback:
+        lines.append(f"lcm is not in use, the host's own compressor is: {engine._why_fallback}")
+    try:
+        lines.append(_run(engine, ["status"]).rstrip())
+    except Exception as error:
+        lines.append(f"lcm cannot be asked: {error}")
+    lines += [f"note: {note}" for note in child.get("notes") or ()]
+    return "\n".join(lines)
+
+
+def _where(engine: LCMEngine, _words: list) -> str:
+    client = engine._client()
+    return f"data: {client.home}\nprogram: {client.found_program()}\nlog: {client.state()['log']}"
+
+
+def _fold(engine: LCMEngine, _words: list) -> str:
+    engine._fold_wanted = True
+    return "the older part of this conversation is folded at the next request"
+
+
+def _undo(engine: LCMEngine, words: list) -> str:
+    return _run(engine, ["undo", engine._session_id, *words[1:], *_owner(engine)])
+
+
+def _log(engine: LCMEngine, words: list) -> str:
+    return _run(engine, ["log", engine._session_id, *words[1:], *_owner(engine)])
+
+
+def _by_program(engine: LCMEngine, words: list) -> str:
+    return _run(engine, words if words[0] == "doctor" else [*words, *_owner(engine)])
+
+
+def _owner(engine: LCMEngine) -> list:
+    session = engine._session()
+    return ["--agent", session.agent, "--person", session.person]
+
+
+_COMMANDS = {"status": _status, "where": _where, "fold": _fold, "undo": _undo, "log": _log}
+
+
+def _run(engine: LCMEngine, words: list) -> str:
+    """What `lcm-cli` says, as to a person at a terminal."""
+    client = engine._client()
+    done = subprocess.run([client.found_program(), "--home", client.home, *words], capture_output=True, text=True, errors="replace",
+                          stdin=subprocess.DEVNULL, timeout=COMMAND_S, check=False, env={**os.environ, "NO_COLOR": "1"})
+    return (done.stdout + done.stderr).strip() or ("done" if done.returncode == 0 else "nothing found")
+
+
+def register(ctx: Any) -> None:
+    """The host's door. Called for every agent by some hosts, once in a process by others."""
+    ctx.register_context_engine(LCMEngine())
+    with contextlib.suppress(Exception):
+        # A second registration is refused with a warning at every agent.
+        if not _SHARED.__dict__.get("has_command"):
+            ctx.register_command("lcm", handler=_command, description="lossless context: status, doctor, fold, undo, pin, grep, where",
+                                 args_hint="[" + "|".join(COMMANDS) + "]")
+            _SHARED.__dict__["has_command"] = True
