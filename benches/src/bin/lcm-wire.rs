@@ -1,6 +1,8 @@
-//! `lcm-wire PROGRAM STORE SESSION WORD`: what calls over the wire cost, against a store that is there.
+//! `lcm-wire PROGRAM STORE WORKLOAD WORD`: what calls over the wire cost, against a store that the workload was imported
+//! into.
 //!
-//! Starts the program's `serve` as a host does, times its first answer, single calls, and 32 threads on one child.
+//! Starts the program's `serve` as a host does, times its first answer, single calls in the workload's first session, that
+//! session's list folded and selected from, and 32 threads on one child.
 //! Prints one JSON object; times are milliseconds of wall time.
 
 #![allow(
@@ -11,6 +13,7 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,9 +67,10 @@ fn main() -> ExitCode {
 
 fn run() -> Result<Value, Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [program, store, session, word] = args.as_slice() else {
-        return Err("four arguments are wanted: PROGRAM STORE SESSION WORD".into());
+    let [program, store, workload, word] = args.as_slice() else {
+        return Err("four arguments are wanted: PROGRAM STORE WORKLOAD WORD".into());
     };
+    let (session, messages) = first_session(workload)?;
     let begun = Instant::now();
     let mut command = Command::new(program);
     command.args(["--home", store, "serve"]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -103,11 +107,80 @@ fn run() -> Result<Value, Box<dyn Error>> {
     ] {
         report.insert(what.to_owned(), single(&wire, verb, &params)?);
     }
+    shown(&wire, &key, messages, &mut report)?;
     report.insert("threads".to_owned(), together(&wire, &inside)?);
     drop(wire);
     child.kill()?;
     child.wait()?;
     Ok(Value::Object(report))
+}
+
+/// The first session of a workload and what is said in it.
+fn first_session(workload: &str) -> Result<(String, Vec<Value>), Box<dyn Error>> {
+    let mut first: Option<(String, Vec<Value>)> = None;
+    for line in BufReader::new(File::open(workload)?).lines() {
+        let mut row: Value = serde_json::from_str(&line?)?;
+        let name = row["session"].as_str().ok_or("a row names no session")?;
+        match &mut first {
+            Some((session, _)) if session != name => break,
+            Some((_, messages)) => messages.push(row["msg"].take()),
+            None => first = Some((name.to_owned(), vec![row["msg"].take()])),
+        }
+    }
+    first.ok_or_else(|| "the workload is empty".into())
+}
+
+/// Calls with lists: what is selected from a short list and from a folded one, and a hundred messages of a fold.
+fn shown(
+    wire: &Wire,
+    key: &Value,
+    messages: Vec<Value>,
+    report: &mut serde_json::Map<String, Value>,
+) -> Result<(), Box<dyn Error>> {
+    let asked = |at: usize| json!({"role": "user", "content": format!("what was it with the harbour lamp, {at}?")});
+    let options = json!({"window_tokens": 128_000, "threshold_tokens": 64_000});
+    let select = |key: &Value, mut list: Vec<Value>| -> Result<Value, Box<dyn Error>> {
+        let mut times = Vec::with_capacity(ROUNDS);
+        let at = list.len();
+        list.push(asked(0));
+        let params = json!({"session": key, "list": {"all": list}, "budget_tokens": 64_000, "options": options});
+        let mut base = wire.ask("select", &params)?["base"].take();
+        for round in 1..=ROUNDS {
+            let list = json!({"base": base, "splices": [[at, 1, [asked(round)]]]});
+            let params = json!({"session": key, "list": list, "budget_tokens": 64_000, "options": options});
+            let begun = Instant::now();
+            let mut answer = wire.ask("select", &params)?;
+            times.push(begun.elapsed());
+            base = answer["base"].take();
+        }
+        Ok(spread(times))
+    };
+    let fresh = json!({"agent": "bench", "person": "owner", "name": "fresh"});
+    let short = messages[..20].to_vec();
+    wire.ask("turn", &json!({"session": fresh, "list": {"all": short}}))?;
+    report.insert("select_none".to_owned(), select(&fresh, short)?);
+    let params = json!({"session": key, "list": {"all": messages.clone()}, "options": options, "force": true});
+    let begun = Instant::now();
+    let compressed = wire.ask("compress", &params)?;
+    report.insert("compress_first".to_owned(), json!(ms(begun.elapsed())));
+    let mut list = messages;
+    for splice in compressed["splices"].as_array().ok_or("nothing was folded")? {
+        let [start, count] = [0, 1].map(|at| splice[at].as_u64().and_then(|count| usize::try_from(count).ok()));
+        let (start, count) = start.zip(count).ok_or("a splice has no place")?;
+        let made = splice[2].as_array().cloned().unwrap_or_default();
+        list.splice(start..start + count, made);
+    }
+    wire.ask("turn", &json!({"session": key, "list": {"all": list}}))?;
+    report.insert("select_folded".to_owned(), select(key, list)?);
+    let fold = compressed["folds"][0].clone();
+    let arguments = json!({"node_id": fold, "include_messages": true, "source_limit": 100, "max_tokens": 1_000_000});
+    let params = json!({"session": key, "name": "lcm_expand", "arguments": arguments,
+        "tokens_max": 10_000_000, "chars_max": 100_000_000});
+    let told = wire.ask("tool", &params)?;
+    let told: Value = serde_json::from_str(told["text"].as_str().unwrap_or_default())?;
+    report.insert("expanded".to_owned(), json!(told["expanded"].as_array().map_or(0, Vec::len)));
+    report.insert("expand".to_owned(), single(wire, "tool", &params)?);
+    Ok(())
 }
 
 /// One call after another.

@@ -1,7 +1,7 @@
 //! Candidates for a request: what the words of it find, what files it is about, and what goes with either.
 //!
 //! Looked for are originals that the list does not show, in the scope of the reader: ranked hits for the question and
-//! for what was said around it, the newest messages that name its files, and for each of these the call that it answers
+//! for what was said around it, messages that name its files, and for each of these the call that it answers
 //! and the results that answer it. What cannot be read because the store is damaged is no candidate.
 
 use std::collections::{BTreeMap, HashSet};
@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use lcm_core::{Arrival, NodeId, Role};
 use lcm_store::{Buffer, Filter, Hit, Kinds, Placed, RecordNumber, Scope, Snapshot, Store, StoreError, Words};
+use rayon::prelude::*;
 
 use crate::compress::extract;
 use crate::error::EngineError;
@@ -30,7 +31,7 @@ const GROUP_MAX: usize = 8;
 /// A value that is longer is no path.
 const PATH_BYTES_MAX: usize = 400;
 /// What is read of all candidates: some milliseconds of weighing.
-const BYTES_MAX: usize = 2 << 20;
+const BYTES_MAX: usize = 1 << 20;
 
 /// What is asked for.
 pub(super) struct Question<'a> {
@@ -100,16 +101,16 @@ pub(super) fn find(
         filter: Filter { kinds: Kinds::Messages, ..Filter::default() },
         ..Words::new(text)
     };
-    for text in [&question.text, &question.words_around] {
-        if !text.trim().is_empty() {
-            take(store.ranked(question.scope, &words(text, HITS_MAX))?.hits, Came::Ranked);
-        }
-    }
+    let texts = [&question.text, &question.words_around].into_iter().filter(|text| !text.trim().is_empty());
+    let mut queries: Vec<(Words, Came)> = texts.map(|text| (words(text, HITS_MAX), Came::Ranked)).collect();
     let mut files: Vec<(&String, &f32)> = question.files.iter().collect();
     files.sort_by(|one, other| other.1.total_cmp(one.1).then(one.0.cmp(other.0)));
-    for (file, _) in files.into_iter().take(FILES_MAX) {
-        let hits = store.words(question.scope, &words(&format!("\"{file}\""), FILE_HITS_MAX))?.hits;
-        take(hits.into_iter().filter(|hit| !hit.ranked).collect(), Came::ByFile);
+    let files = files.into_iter().take(FILES_MAX);
+    queries.extend(files.map(|(file, _)| (words(file, FILE_HITS_MAX), Came::ByFile)));
+    let hits = queries.par_iter().map(|(words, _)| Ok(store.ranked(question.scope, words)?.hits));
+    let hits: Vec<Vec<Hit>> = hits.collect::<Result<_, StoreError>>()?;
+    for (hits, (_, came)) in hits.into_iter().zip(&queries) {
+        take(hits, *came);
     }
     if let Some(line) = shown.line {
         for stand in cut_off(line.len(), &shown.places).into_iter().filter_map(|at| line.stands.get(at)) {

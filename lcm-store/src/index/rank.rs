@@ -27,8 +27,8 @@ use tantivy::{DocSet, TERMINATED};
 use super::inflect;
 use super::look::NumberHasher;
 use super::needle::{End, Needle};
-use super::reach::{Reach, Reader, is_summary};
-use super::segments::{Columns, Opened, Segment};
+use super::reach::{Part, Reach, Reader, is_summary};
+use super::segments::{Opened, Segment};
 use super::tail::{Fresh, Kept};
 use super::tokenize::{Splitter, length, token_hash};
 use super::words::{Admission, bounded, spanned};
@@ -46,9 +46,13 @@ const NEIGHBOUR: f32 = 0.35;
 const STOP_WORD: f32 = 0.2;
 /// Groups of a query that are looked up; a question has ten, a pasted page ends here.
 const GROUPS_MAX: usize = 128;
+/// A question of more groups than this is decided by its rarer words: of the rest, those that stand in more than one of
+/// so many documents are not followed.
+const GROUPS_FEW: usize = 16;
+const COMMON: u32 = 32;
 /// Places with less than this part of the best score are not followed when there are many: as neighbours they
 /// change nothing.
-const FAINT: f32 = 0.02;
+const FAINT: f32 = 0.05;
 const MANY: usize = 4096;
 /// Below one in so many places with words, sums are kept for those alone.
 const SPARSE: usize = 16;
@@ -189,6 +193,8 @@ fn in_segment(
     let mut admission = Admission::new(reach, columns);
     let spanned = spanned(segment, reach)?;
     let mut reached: Option<Vec<u32>> = None;
+    // Nearly always all that is in a segment is in scope; then no document of it is asked about.
+    let mut is_whole = false;
     match spanned {
         Some(docs) => {
             let mut inside = Vec::with_capacity(docs.len());
@@ -205,8 +211,11 @@ fn in_segment(
             let mut totals: Vec<(u64, (u64, u64))> =
                 segment.totals()?.iter().map(|(timeline, sum)| (*timeline, *sum)).collect();
             totals.sort_unstable();
+            is_whole = columns.arrival.max_value() <= reach.last;
             for (timeline, (places, lengths)) in totals {
-                if reach.part(timeline)? != super::reach::Part::Nothing {
+                let part = reach.part(timeline)?;
+                is_whole &= part == Part::All;
+                if part != Part::Nothing {
                     sums.places += places;
                     sums.lengths += lengths;
                 }
@@ -214,10 +223,14 @@ fn in_segment(
         }
     }
     let mut counts = Vec::with_capacity(question.groups.len());
+    let is_long = question.groups.len() > GROUPS_FEW;
     for group in &question.groups {
         let mut lists = Vec::new();
         for form in &group.forms {
             lists.extend(segment.with_token(form, IndexRecordOption::WithFreqs)?);
+        }
+        if is_long && lists.iter().map(DocSet::size_hint).max() > Some(segment.docs / COMMON) {
+            lists.clear();
         }
         let mut found: Vec<Count> = Vec::new();
         let several = lists.len() > 1;
@@ -238,7 +251,7 @@ fn in_segment(
                             None => break,
                         }
                     }
-                    None => admission.is_reached(doc)?,
+                    None => is_whole || admission.is_reached(doc)?,
                 };
                 if is_reached {
                     found.push(Count { number: doc, times: postings.term_freq() });
@@ -437,24 +450,23 @@ fn score(question: &Question, sources: &[Source], sums: &Sums, max: usize) -> Re
 
 /// The lengths of a source's places, by number.
 enum Lengths<'a> {
-    Segment(&'a Columns, u32),
+    Segment(&'a [u32]),
     Tail(&'a [Facts]),
 }
 
 impl Lengths<'_> {
     fn len(&self) -> usize {
         match self {
-            Self::Segment(_, docs) => usize::try_from(*docs).unwrap_or(0),
+            Self::Segment(lengths) => lengths.len(),
             Self::Tail(places) => places.len(),
         }
     }
 
     fn get(&self, number: u32) -> u64 {
+        let at = usize::try_from(number).ok();
         match self {
-            Self::Segment(columns, _) => columns.length.get_val(number),
-            Self::Tail(places) => {
-                usize::try_from(number).ok().and_then(|at| places.get(at)).map_or(0, |place| place.length)
-            }
+            Self::Segment(lengths) => at.and_then(|at| lengths.get(at)).copied().map_or(0, u64::from),
+            Self::Tail(places) => at.and_then(|at| places.get(at)).map_or(0, |place| place.length),
         }
     }
 }
@@ -462,7 +474,7 @@ impl Lengths<'_> {
 impl Places {
     fn lengths(&self) -> Result<Lengths<'_>, StoreError> {
         Ok(match self {
-            Self::Segment(segment) => Lengths::Segment(segment.columns()?, segment.docs),
+            Self::Segment(segment) => Lengths::Segment(segment.lengths()?),
             Self::Tail(places) => Lengths::Tail(places),
         })
     }

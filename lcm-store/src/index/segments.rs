@@ -109,6 +109,7 @@ pub(crate) struct Segment {
     fields: Fields,
     columns: OnceLock<Columns>,
     totals: OnceLock<Totals>,
+    lengths: OnceLock<Vec<u32>>,
 }
 
 /// What the index keeps of places, by document.
@@ -271,7 +272,15 @@ impl Segment {
     fn open(index: &Index, meta: SegmentMeta, fields: Fields) -> tantivy::Result<Self> {
         let (id, docs) = (meta.id(), meta.max_doc());
         let reader = SegmentReader::open(&index.segment(meta))?;
-        Ok(Self { id, docs, reader, fields, columns: OnceLock::new(), totals: OnceLock::new() })
+        Ok(Self {
+            id,
+            docs,
+            reader,
+            fields,
+            columns: OnceLock::new(),
+            totals: OnceLock::new(),
+            lengths: OnceLock::new(),
+        })
     }
 
     /// What is kept of places, by document.
@@ -313,6 +322,17 @@ impl Segment {
 
     fn inverted(&self, field: Field) -> tantivy::Result<Arc<InvertedIndexReader>> {
         self.reader.inverted_index(field)
+    }
+
+    /// The length of each document; read once. Ranking asks for them for every word of every document, which is too
+    /// often for the packed column.
+    pub(crate) fn lengths(&self) -> tantivy::Result<&[u32]> {
+        if let Some(lengths) = self.lengths.get() {
+            return Ok(lengths);
+        }
+        let column = &self.columns()?.length;
+        let lengths = (0..self.docs).map(|doc| u32::try_from(column.get_val(doc)).unwrap_or(u32::MAX)).collect();
+        Ok(self.lengths.get_or_init(|| lengths))
     }
 
     /// Documents and summed lengths of each timeline; counted once.
