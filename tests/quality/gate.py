@@ -19,6 +19,12 @@ import sys
 # search with neighbours reaches; lower means something broke.
 RECALL = [("beam100K", "recall@10", 46.0), ("bfcl", "recall@5", 97.0), ("niah", "recall@5", 100.0)]
 
+# What is selected for a request out of real coding sessions, by the entries of `score.py select --json`: the share of text
+# that the next edit replaces. At 64,000 tokens 99 is wanted; 98.3 is reached, and less means that something broke.
+SELECTED = [("ALL @32000", 92.0), ("ALL @64000", 98.0)]
+# Edits whose text was said long before, of which so many must be met at 32,000 tokens.
+FAR, FAR_LEAST = ("distance 16-64K @32000", "distance >64K @32000"), 8
+
 # Every set is given back whole, whatever was folded in between.
 LOSSLESS = ["bfcl", "beam100K", "niah", "tau", "pi", "swe"]
 
@@ -54,6 +60,36 @@ def recall(suite, data, out, half, name, figure):
     if every["n"] == 0:
         raise Missing("no question was asked")
     return 100 * every[figure]
+
+
+def selected(suite, data, out, half):
+    """What `score.py` says of the selections from the coding sessions."""
+    shown = existing(out / f"pi.selected.{half}.jsonl.gz")
+    queries = existing(data / f"pi.queries.{half}.jsonl")
+    sessions = existing(data / "pi.sessions.jsonl.gz")
+    _, said = run_score(suite, "select", "--queries", queries, "--sessions", sessions, "--selected", shown,
+                        "--check-validity", "--json")
+    figures = json.loads(said)
+    if not all(figures.get(entry, {}).get("n") for entry, _ in SELECTED):
+        raise Missing("no selection was judged")
+    return figures
+
+
+def covered(suite, data, out, half, entry):
+    """The share of one entry, in per cent."""
+    return 100 * selected(suite, data, out, half)[entry]["coverage"]
+
+
+def far_met(suite, data, out, half):
+    """How many of the far edits have their text in the selection."""
+    entries = [selected(suite, data, out, half).get(entry, {"n": 0, "coverage": 0}) for entry in FAR]
+    return round(sum(entry["n"] * entry["coverage"] for entry in entries))
+
+
+def broken(suite, data, out, half):
+    """Selections over their budget, and those that no provider takes."""
+    figures = selected(suite, data, out, half)
+    return figures["over_budget"] + figures["invalid"]
 
 
 def lost(suite, data, out, half, name):
@@ -92,6 +128,10 @@ def checks(suite, data, out, half):
     for name, figure, least in RECALL:
         measure = functools.partial(recall, suite, data, out, half, name, figure)
         yield f"{name} {figure}", measure, f">= {least:.1f}", least.__le__
+    for entry, least in SELECTED:
+        yield f"pi {entry}", functools.partial(covered, suite, data, out, half, entry), f">= {least:.1f}", least.__le__
+    yield "pi far ones @32000", functools.partial(far_met, suite, data, out, half), f">= {FAR_LEAST}", FAR_LEAST.__le__
+    yield "pi over budget or invalid", functools.partial(broken, suite, data, out, half), "= 0", (0).__eq__
     for name in LOSSLESS:
         yield f"{name} lost or changed", functools.partial(lost, suite, data, out, half, name), "= 0", (0).__eq__
     yield "grep not exact", functools.partial(inexact, suite, data, out, half), "= 0", (0).__eq__

@@ -19,7 +19,7 @@ SCORE = '''
 import json, pathlib, sys
 figures = json.loads((pathlib.Path(__file__).parent / "figures.json").read_text())
 command = sys.argv[1]
-about = next((pathlib.Path(a).name.split(".")[0] for a in sys.argv[2:] if ".ranked." in a or ".export." in a), command)
+about = next((pathlib.Path(a).name.split(".")[0] for a in sys.argv[2:] if any(kind in a for kind in (".ranked.", ".export.", ".selected."))), command)
 code, text = figures[command + " " + about]
 sys.stdout.write(text)
 sys.exit(code)
@@ -39,6 +39,9 @@ class Gate(unittest.TestCase):
             self.search(name, figure, 1.0)
             (self.top / f"data/{name}.queries.dev.jsonl").write_text("")
             self.packed(f"out/{name}.ranked.dev.jsonl.gz")
+        (self.top / "data/pi.queries.dev.jsonl").write_text("")
+        self.packed("out/pi.selected.dev.jsonl.gz")
+        self.select()
         for name in gate.LOSSLESS:
             self.figures[f"lossless {name}"] = [0, "messages 12, lost or changed 0\n"]
             self.packed(f"data/{name}.sessions.jsonl.gz")
@@ -48,6 +51,11 @@ class Gate(unittest.TestCase):
 
     def search(self, name, figure, share):
         self.figures[f"search {name}"] = [0, json.dumps({"ALL": {"n": 3, figure: share}})]
+
+    def select(self, share=1.0, far=1.0, over_budget=0, invalid=0):
+        entries = {entry: {"n": 10, "coverage": share} for entry, _ in gate.SELECTED}
+        entries |= {entry: {"n": 5, "coverage": far} for entry in gate.FAR}
+        self.figures["select pi"] = [0, json.dumps({"over_budget": over_budget, "invalid": invalid, **entries})]
 
     def packed(self, path):
         (self.top / path).write_bytes(gzip.compress(b""))
@@ -89,6 +97,22 @@ class Gate(unittest.TestCase):
     def test_a_set_that_was_not_run_is_missed(self):
         (self.top / "out/niah.ranked.dev.jsonl.gz").unlink()
         self.misses("niah recall@5", "missing")
+
+    def test_selections_just_good_enough_pass(self):
+        self.select(share=0.98, far=0.8)
+        self.assertEqual(self.outcome(), (0, []))
+
+    def test_selections_that_leave_out_too_much_fail(self):
+        self.select(share=0.979)
+        self.misses("pi ALL @64000", "97.90")
+
+    def test_too_few_far_ones_fail(self):
+        self.select(far=0.7)
+        self.misses("pi far ones", " 7")
+
+    def test_one_selection_over_its_budget_fails(self):
+        self.select(over_budget=1)
+        self.misses("over budget or invalid", " 1")
 
     def test_one_lost_message_fails(self):
         self.figures["lossless pi"] = [1, "DIFF a b\nmessages 12, lost or changed 1\n"]

@@ -156,7 +156,10 @@ fn shown(
         Ok(spread(times))
     };
     let fresh = json!({"agent": "bench", "person": "owner", "name": "fresh"});
-    let short = messages[..20].to_vec();
+    // Up to an answer, so that a provider takes what follows.
+    let answers = |message: &Value| message["role"] == "assistant" && message["tool_calls"].is_null();
+    let end = messages.iter().take(32).rposition(answers).ok_or("the first messages have no answer")?;
+    let short = messages[..=end].to_vec();
     wire.ask("turn", &json!({"session": fresh, "list": {"all": short}}))?;
     report.insert("select_none".to_owned(), select(&fresh, short)?);
     let params = json!({"session": key, "list": {"all": messages.clone()}, "options": options, "force": true});

@@ -48,7 +48,7 @@ const STOP_WORD: f32 = 0.2;
 const GROUPS_MAX: usize = 128;
 /// A question of more groups than this is decided by its rarer words: of the rest, those that stand in more than one of
 /// so many documents are not followed.
-const GROUPS_FEW: usize = 16;
+const GROUPS_FEW: usize = 24;
 const COMMON: u32 = 32;
 /// Places with less than this part of the best score are not followed when there are many: as neighbours they
 /// change nothing.
