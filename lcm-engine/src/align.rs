@@ -47,7 +47,8 @@ impl Signs {
 /// A place of the timeline.
 #[derive(Clone, Debug)]
 pub(crate) struct Stood {
-    /// Every form that the message had there, the first one first.
+    /// Every form that the message had there, the first one first; and behind them its likeness, where the host's format
+    /// knows one.
     pub(crate) forms: Vec<NodeId>,
     pub(crate) signs: Signs,
 }
@@ -58,6 +59,8 @@ pub(crate) struct Shown {
     pub(crate) id: NodeId,
     /// The message of which it shows a part.
     pub(crate) whole: Option<NodeId>,
+    /// What stays of it through the host's hands.
+    pub(crate) likeness: Option<NodeId>,
     pub(crate) signs: Signs,
     /// The places that it stands for, rising, when it shows folds; none where it is ours and its place tells nothing.
     pub(crate) folds: Option<Vec<Range<usize>>>,
@@ -68,7 +71,7 @@ pub(crate) struct Shown {
 impl Shown {
     /// What it may stand at a place as.
     fn ids(&self) -> impl Iterator<Item = &NodeId> {
-        std::iter::once(&self.id).chain(&self.whole)
+        std::iter::once(&self.id).chain(&self.whole).chain(&self.likeness)
     }
 
     /// Whether it is ours wherever it stands. A fold is ours where it stands for what belongs there.
@@ -527,7 +530,7 @@ mod tests {
 
     fn list(text: &[u8]) -> Vec<Shown> {
         text.iter()
-            .map(|&n| Shown { id: id(n), whole: None, signs: signs(n), folds: None, later: Vec::new() })
+            .map(|&n| Shown { id: id(n), whole: None, likeness: None, signs: signs(n), folds: None, later: Vec::new() })
             .collect()
     }
 

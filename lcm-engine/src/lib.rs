@@ -44,7 +44,7 @@ pub use error::EngineError;
 pub use lcm_store::{OpenOptions, is_contained};
 
 use crate::compress::CompressOptions;
-use crate::hosts::Incoming;
+use crate::hosts::{HostFormat, Incoming};
 use crate::ingest::Job;
 use crate::known::Known;
 use crate::redact::Redactor;
@@ -156,7 +156,7 @@ impl Engine {
     }
 
     fn sent<'a>(&'a self, messages: &'a [Vec<u8>]) -> Sent<'a> {
-        Sent { messages, redactor: self.redactor.as_ref() }
+        Sent { messages, redactor: self.redactor.as_ref(), format: &HostFormat::PLAIN }
     }
 
     /// What is remembered of a session, when it still holds.

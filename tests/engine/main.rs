@@ -4,6 +4,7 @@
 mod session;
 mod names;
 mod changes;
+mod reloaded;
 mod together;
 mod views;
 mod ours;

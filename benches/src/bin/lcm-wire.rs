@@ -162,7 +162,7 @@ fn shown(
     let short = messages[..=end].to_vec();
     wire.ask("turn", &json!({"session": fresh, "list": {"all": short}}))?;
     report.insert("select_none".to_owned(), select(&fresh, short)?);
-    let params = json!({"session": key, "list": {"all": messages.clone()}, "options": options, "force": true});
+    let params = json!({"session": key, "list": {"all": messages}, "options": options, "force": true});
     let begun = Instant::now();
     let compressed = wire.ask("compress", &params)?;
     report.insert("compress_first".to_owned(), json!(ms(begun.elapsed())));

@@ -29,6 +29,7 @@ pub(crate) use self::pass::Pass;
 use self::plan::Limits;
 use self::summary::{Guidance, Writer};
 use crate::error::EngineError;
+use crate::hosts::HostFormat;
 use crate::redact::{self, Redactor};
 use crate::service::{CompressRequest, Compressed, OutMessage};
 use crate::turn::{self, Element, Sent, Taken};
@@ -167,7 +168,8 @@ impl Guided {
         limits: Limits,
     ) -> Result<Option<Pass<'a>>, EngineError> {
         let elements = taken.elements.as_slice();
-        let list = taken.live.align(snapshot, Sent { messages: &request.turn.messages, redactor }, elements)?;
+        let format = HostFormat::of(&request.turn.source);
+        let list = taken.live.align(snapshot, Sent { messages: &request.turn.messages, redactor, format }, elements)?;
         let dialect = request.turn.dialect;
         let dialect = dialect.unwrap_or_else(|| turn::dialect_of(elements.iter().map(|element| &element.speech)));
         let guidance = Guidance { focus: self.focus.as_deref(), memory: self.memory.as_deref() };

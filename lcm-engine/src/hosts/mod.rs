@@ -90,6 +90,29 @@ impl Incoming {
     }
 }
 
+/// How a host's live messages are read.
+#[derive(Debug)]
+pub(crate) struct HostFormat {
+    /// Whether a key is no part of what was said, and belongs to the place.
+    pub(crate) is_volatile: fn(&str) -> bool,
+    /// What stays of a message when the host writes it down and reads it again, as an id that no message has; `None` where
+    /// nothing is known to stay of it but the whole.
+    pub(crate) likeness: fn(&MessageTree<'_>) -> Option<NodeId>,
+}
+
+impl HostFormat {
+    /// Of a host of which nothing is known: a message is all that it is.
+    pub(crate) const PLAIN: Self = Self { is_volatile: |_| false, likeness: |_| None };
+
+    /// The format of a source: a host's name, with more behind a colon.
+    pub(crate) fn of(source: &str) -> &'static Self {
+        match source.split(':').next() {
+            Some("hermes") => &hermes::FORMAT,
+            _ => &Self::PLAIN,
+        }
+    }
+}
+
 /// A message of a list.
 #[derive(Clone, Debug)]
 pub struct IncomingMessage {

@@ -36,7 +36,7 @@ use crate::compress::{Pass, Room};
 use crate::error::EngineError;
 use crate::hosts::speech::{Dialect, Speech};
 use crate::hosts::told::Told;
-use crate::hosts::{IncomingMessage, with_tree};
+use crate::hosts::{HostFormat, IncomingMessage, with_tree};
 use crate::redact::Redactor;
 use crate::service::{OutMessage, SelectRequest, Selected, TurnRequest};
 use crate::turn::{self, Element, Line, List, Live, Looked, Sent};
@@ -159,7 +159,7 @@ pub(crate) fn select(
         return Ok((unchanged(NOTHING_FOLDED), None));
     }
     let snapshot = selecting.store.snapshot()?;
-    let sent = Sent { messages: list, redactor: selecting.redactor };
+    let sent = Sent { messages: list, redactor: selecting.redactor, format: HostFormat::of(&request.turn.source) };
     let Looked { mut live, hashes, elements } = turn::look(&snapshot, &request.turn.key, sent, selecting.remembered)?;
     let heads = heads(selecting, head)?;
     let beside: u64 = heads.iter().map(|(tokens, _)| tokens).sum();

@@ -13,7 +13,7 @@ use crate::error::EngineError;
 use crate::hosts::speech::{Dialect, Speech};
 use crate::hosts::time;
 use crate::hosts::told::Told;
-use crate::hosts::{IncomingMessage, with_tree};
+use crate::hosts::{HostFormat, IncomingMessage, with_tree};
 use crate::redact::Redactor;
 
 /// The key under which hosts say when a message was said.
@@ -28,6 +28,10 @@ pub(crate) struct Element {
     pub(crate) speech: Speech,
     pub(crate) signs: Signs,
     pub(crate) tokens: u32,
+    /// What stays of it through the host's hands.
+    pub(crate) likeness: Option<NodeId>,
+    /// Its keys that belong to the place, as one JSON object; empty for none.
+    pub(super) volatile: Vec<u8>,
     /// When the message itself says that it was said: milliseconds since 1970 UTC.
     pub(super) said_ms: Option<i64>,
     /// The message as it can be sent, where it holds halves of pairs: those replaced.
@@ -57,24 +61,34 @@ pub(super) enum Mark {
 
 impl Element {
     /// Reads a message of a host; gives it in the form in which it is kept too, which has no secrets.
-    pub(super) fn read(raw: &[u8], redactor: Option<&Redactor>) -> Result<(Self, EncodedMessage), EngineError> {
+    pub(super) fn read(
+        raw: &[u8],
+        redactor: Option<&Redactor>,
+        format: &HostFormat,
+    ) -> Result<(Self, EncodedMessage), EngineError> {
         let said = Message::parse(raw)?;
         let sendable = sendable(said.json()).map(|json| json.to_text());
         let said_ms = said.json().get(TIMESTAMP).and_then(time::from_json);
-        let redacted = without_secrets(&said, redactor)?;
-        let kept = redacted.as_ref().unwrap_or(&said);
-        let IncomingMessage { encoded, tokens, .. } = IncomingMessage::new(kept)?;
+        let (mut kept, with_secrets) = match without_secrets(&said, redactor)? {
+            Some(redacted) => (redacted, Some(said)),
+            None => (said, None),
+        };
+        let volatile = kept.take_volatile(format.is_volatile);
+        let IncomingMessage { encoded, tokens, .. } = IncomingMessage::new(&kept)?;
         let has_mark = memmem::find(raw, assemble::MARK.as_bytes()).is_some();
-        let (speech, told) = with_tree(&encoded, |tree| (Speech::of(tree), has_mark.then(|| Told::of(tree))))?;
+        let (speech, told, likeness) =
+            with_tree(&encoded, |tree| (Speech::of(tree), has_mark.then(|| Told::of(tree)), (format.likeness)(tree)))?;
         // What is ours is known by its exact text, whatever a pattern finds in that. The text goes nowhere: it is
         // compared, and what turns out to be somebody's own word is kept as `encoded`.
-        let told = match told {
-            Some(_) if redacted.is_some() => Some(with_tree(&said.encode()?, Told::of)?),
-            told => told,
+        let told = match (told, with_secrets) {
+            (Some(_), Some(said)) => Some(with_tree(&said.encode()?, Told::of)?),
+            (told, _) => told,
         };
         let mark = told.and_then(|told| mark_of(&speech, &told));
         let signs = Signs::of(&speech);
-        Ok((Self { id: encoded.id, speech, signs, tokens, said_ms, sendable, mark, judged: OnceLock::new() }, encoded))
+        let id = encoded.id;
+        let judged = OnceLock::new();
+        Ok((Self { id, speech, signs, tokens, likeness, volatile, said_ms, sendable, mark, judged }, encoded))
     }
 
     /// Whether it reads like something of ours.
@@ -140,6 +154,8 @@ fn mark_of(speech: &Speech, told: &Told) -> Option<Mark> {
 pub(crate) struct Sent<'a> {
     pub(crate) messages: &'a [Vec<u8>],
     pub(crate) redactor: Option<&'a Redactor>,
+    /// How the host's messages are read.
+    pub(crate) format: &'static HostFormat,
 }
 
 impl Sent<'_> {
@@ -156,7 +172,7 @@ impl Sent<'_> {
 
     /// All that is known of it, and the form in which it is kept.
     pub(super) fn element(self, at: usize) -> Result<(Element, EncodedMessage), EngineError> {
-        Element::read(&self.messages[at], self.redactor)
+        Element::read(&self.messages[at], self.redactor, self.format)
     }
 }
 

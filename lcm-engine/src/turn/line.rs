@@ -10,6 +10,7 @@ use lcm_store::{Buffer, Placed, RecordNumber, Snapshot, StoreError};
 use crate::align::{Signs, Stood};
 use crate::error::EngineError;
 use crate::find::unreadable;
+use crate::hosts::HostFormat;
 use crate::hosts::speech::Speech;
 
 /// Places that are read at once.
@@ -42,7 +43,7 @@ impl Line {
         Self { timeline, stands: Vec::new(), stood: Vec::new(), by_arrival: HashMap::new() }
     }
 
-    pub(crate) fn load(snapshot: &Snapshot, timeline: TimelineId) -> Result<Self, EngineError> {
+    pub(crate) fn load(snapshot: &Snapshot, timeline: TimelineId, format: &HostFormat) -> Result<Self, EngineError> {
         let mut line = Self::empty(timeline);
         let has_revisions = snapshot.has_revisions()?;
         loop {
@@ -51,15 +52,19 @@ impl Line {
             let is_last = page.len() < PAGE;
             let records: Vec<RecordNumber> = page.iter().map(|placed| placed.record).collect();
             let read = snapshot.read_each(&records, |i, buffer| {
-                let speech = buffer.with_message(|message| Ok(Speech::of(&message.tree()?)));
-                let speech = speech.map_err(|error| unreadable(page[i].arrival, error))?;
-                Ok::<_, EngineError>((buffer.id(), Signs::of(&speech)))
+                let read = buffer.with_message(|message| {
+                    let tree = message.tree()?;
+                    Ok((Speech::of(&tree), (format.likeness)(&tree)))
+                });
+                let (speech, likeness) = read.map_err(|error| unreadable(page[i].arrival, error))?;
+                Ok::<_, EngineError>((buffer.id(), Signs::of(&speech), likeness))
             })?;
-            for (placed, (id, signs)) in page.into_iter().zip(read) {
+            for (placed, (id, signs, likeness)) in page.into_iter().zip(read) {
                 let mut forms = vec![id];
                 if has_revisions {
                     forms.extend(later_forms(snapshot, &placed)?);
                 }
+                forms.extend(likeness);
                 line.push(Stand::of(&placed), Stood { forms, signs });
             }
             if is_last {

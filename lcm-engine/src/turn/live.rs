@@ -27,6 +27,7 @@ use crate::assemble;
 use crate::assemble::recall::{Claim, Original};
 use crate::error::EngineError;
 use crate::find::Entries;
+use crate::hosts::HostFormat;
 use crate::hosts::told::{Called, Told};
 use crate::service::TurnRequest;
 
@@ -91,7 +92,7 @@ pub(crate) struct List {
 impl Live {
     /// Reads a session.
     pub(super) fn load(snapshot: &Snapshot, session: Session) -> Result<Self, EngineError> {
-        let line = Line::load(snapshot, session.timeline)?;
+        let line = Line::load(snapshot, session.timeline, HostFormat::of(&session.source))?;
         let op = snapshot.last_op()?;
         let pins = snapshot.pins(session.id)?.into_iter().collect();
         Ok(Self {
@@ -411,6 +412,8 @@ fn shown(element: &Element, ours: Option<&Ours>) -> Shown {
     let mut shown = Shown {
         id: element.id,
         whole: None,
+        // What we made is known by its text to the letter.
+        likeness: element.likeness.filter(|_| ours.is_none()),
         signs: element.signs.clone(),
         folds: ours.filter(|ours| !matches!(ours, Ours::Part(_))).map(|_| Vec::new()),
         later: Vec::new(),

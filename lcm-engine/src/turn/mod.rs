@@ -27,7 +27,7 @@ use self::plan::Plan;
 use crate::align::{Fate, Stood};
 use crate::compress;
 use crate::error::EngineError;
-use crate::hosts::IncomingMessage;
+use crate::hosts::{HostFormat, IncomingMessage};
 use crate::redact::Redactor;
 use crate::service::{SessionKey, TurnRequest, Turned};
 
@@ -174,7 +174,7 @@ fn read(sent: Sent<'_>, live: Option<&Live>) -> Result<Read, EngineError> {
 
 impl<'r> Turn<'r> {
     fn new(request: &'r TurnRequest, redactor: Option<&'r Redactor>, live: Option<&Live>) -> Result<Self, EngineError> {
-        let sent = Sent { messages: &request.messages, redactor };
+        let sent = Sent { messages: &request.messages, redactor, format: HostFormat::of(&request.source) };
         let (hashes, elements, encoded) = read(sent, live)?;
         Ok(Self { request, sent, hashes, elements, encoded })
     }
@@ -216,12 +216,12 @@ impl<'r> Turn<'r> {
         Ok((0..self.elements.len()).filter(|at| !is_ours(*at)).collect())
     }
 
-    fn place<'p>(&self, prepared: &'p HashMap<usize, Prepared>, at: usize) -> NewPlace<'p> {
+    fn place<'p>(&'p self, prepared: &'p HashMap<usize, Prepared>, at: usize) -> NewPlace<'p> {
         NewPlace {
             message: prepared.get(&at).expect("every element of a plan is prepared: see `prepare`"),
             seen_ms: self.elements[at].seen_ms(self.request.now_ms),
             tokens: self.elements[at].tokens,
-            volatile: &[],
+            volatile: &self.elements[at].volatile,
         }
     }
 
@@ -298,7 +298,13 @@ impl<'r> Turn<'r> {
                         seen_ms: element.seen_ms(request.now_ms),
                         tokens: element.tokens,
                     };
-                    live.line.push(stand, Stood { forms: vec![element.id], signs: element.signs.clone() });
+                    live.line.push(
+                        stand,
+                        Stood {
+                            forms: std::iter::once(element.id).chain(element.likeness).collect(),
+                            signs: element.signs.clone(),
+                        },
+                    );
                 }
             }
         }
@@ -320,7 +326,7 @@ impl<'r> Turn<'r> {
                 Fate::Revised(place) => {
                     let arrival = line.stands[place].arrival;
                     let form = prepared.get(&at).expect("every element of a plan is prepared: see `prepare`");
-                    writing.commit.revise(arrival, form, self.request.now_ms, &[])?;
+                    writing.commit.revise(arrival, form, self.request.now_ms, &self.elements[at].volatile)?;
                     writing.op(Change::Revise { arrival, form: form.id() })?;
                     writing.turned.revised += 1;
                 }

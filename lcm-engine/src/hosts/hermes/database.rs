@@ -19,7 +19,7 @@ use lcm_core::limits::NAME_BYTES_MAX;
 use lcm_core::{Json, JsonString, Message, NodeId};
 use rayon::prelude::*;
 
-use super::{Fault, Incoming, IncomingMessage, Path, Spot, time};
+use super::super::{Fault, Incoming, IncomingMessage, Path, Spot, time};
 
 /// What stands before content that is no plain text.
 const JSON_MARK: &[u8] = b"\0json:";
