@@ -70,6 +70,13 @@ impl fmt::Display for Invalid {
     }
 }
 
+impl Wrong {
+    /// Whether it is about who takes turns: what some providers ask for and others do not.
+    pub(crate) fn is_about_turns(self) -> bool {
+        matches!(self, Self::SameRole | Self::BeginsWithAssistant)
+    }
+}
+
 /// Checks a list.
 ///
 /// # Errors
@@ -118,9 +125,10 @@ pub fn check(list: &[Speech], rules: Rules) -> Result<(), Invalid> {
                 };
             }
             at += 1;
-            // A user's message takes all results at once, and its turn with it.
+            // It is somebody else's turn then: the assistant goes on with what it got.
+            before = Some(answer.role);
+            // A user's message takes all results at once.
             if answer.role == Role::User {
-                before = Some(Role::User);
                 break;
             }
         }
@@ -188,7 +196,8 @@ mod tests {
     fn roles_take_turns_where_they_must() {
         let strict = Rules { alternates: true, ..Rules::default() };
         assert_eq!(told("s u a u", strict), None);
-        assert_eq!(told("s u a:1 t:1 a u", strict), Some((4, Wrong::SameRole)));
+        assert_eq!(told("s u a:1 t:1 a u a:1,2 t:2 t:1 a:3 t:3 a u", strict), None);
+        assert_eq!(told("s u a:1 t:1 a a u", strict), Some((5, Wrong::SameRole)));
         assert_eq!(told("s a u", strict), Some((1, Wrong::BeginsWithAssistant)));
         assert_eq!(told("u u", strict), Some((1, Wrong::SameRole)));
         let blocks = Rules { dialect: Dialect::Anthropic, alternates: false };

@@ -1493,7 +1493,7 @@ class LCMEngine(ContextEngine):
         return None
 
     def _options(self) -> dict:
-        options = {"alternates": True, "window_tokens": self.context_length, "threshold_tokens": self.threshold_tokens, "model": self.model}
+        options = {"window_tokens": self.context_length, "threshold_tokens": self.threshold_tokens, "model": self.model}
         return {name: value for name, value in options.items() if value}
 
     # -- the model and what it reports
@@ -1622,6 +1622,8 @@ class LCMEngine(ContextEngine):
         if 0 < tokens < self.threshold_tokens:
             # The host knows a reason of its own: a person asked, or the provider refused. It wants a list that is much shorter.
             options["threshold_tokens"] = max(1, int(tokens * FORCED_SHARE))
+        # What goes into one request the host puts in turns itself; what it keeps must be so.
+        options["alternates"] = True
         done = self._client().compress(
             session, messages, options=options, current_tokens=tokens or None, force=True,
             focus=str(given["focus_topic"]) if given["focus_topic"] else None, memory_context=str(given["memory_context"]) or None,

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use lcm_engine::compress::CompressOptions;
 use lcm_engine::error::EngineError;
 use lcm_engine::service::Service;
 
 use crate::session::{
-    assert_whole, assistant, behind, call, exchanges, folded, home, long, options, read, result, session, try_compress,
-    turn, turn_of, user, with,
+    assert_whole, assistant, behind, bytes, call, exchanges, folded, home, long, options, read, result, session,
+    try_compress, turn, turn_of, user, with,
 };
 
 /// How long one call may take, however odd its list: unoptimised, on a machine with other work.
@@ -113,4 +114,26 @@ fn what_is_no_message_is_named_and_nothing_of_its_list_is_kept() {
         assert_eq!(read(&home.engine, "s"), [user("hello")]);
     }
     assert_eq!(turn(&home.engine, "s", &[user("hello"), assistant("yes")]).new, 1);
+}
+
+#[test]
+fn where_users_and_assistants_take_turns_calls_are_folded_and_what_the_host_shows_out_of_turn_too() {
+    let strict = || CompressOptions { alternates: true, ..options(900) };
+    let mut list = Vec::new();
+    for at in 0..12 {
+        let id = format!("c{at}");
+        let step = [user(&format!("look at {at}")), call(&id, "a.txt"), result(&id, &long(&id, 60)), assistant("seen")];
+        list.extend(step);
+    }
+    list.push(user("and now?"));
+    // A request that was never answered, and asked again.
+    let out_of_turn = with(&list, &[user("hello?")]);
+    for (name, list) in [("s", list), ("t", out_of_turn)] {
+        let home = home();
+        let (done, shown) = try_compress(&home.engine, name, &list, strict(), None).unwrap();
+        assert_eq!(done.reason, None, "{name}");
+        assert!(shown.len() < list.len() / 2, "{name}: {shown:#?}");
+        assert_eq!(home.engine.refusal(&bytes(&shown), name == "s").unwrap(), None);
+        assert_eq!(behind(&home.engine, &shown), list);
+    }
 }

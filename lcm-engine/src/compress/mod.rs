@@ -30,6 +30,7 @@ use self::plan::Limits;
 use self::summary::{Guidance, Writer};
 use crate::error::EngineError;
 use crate::hosts::HostFormat;
+use crate::hosts::speech::Speech;
 use crate::redact::{self, Redactor};
 use crate::service::{CompressRequest, Compressed, OutMessage};
 use crate::turn::{self, Element, Sent, Taken};
@@ -86,6 +87,7 @@ fn shorten(
     let target = correction.stored_within(target_of(options, counted, told));
     let snapshot = store.snapshot()?;
     let limits = options.limits(tokens, target, correction);
+    let alternates = options.alternates && !breaks_turns(&taken.elements);
     let told = Guided::of(request, redactor);
     let Some(mut pass) = told.pass(&snapshot, request, redactor, taken, limits)? else {
         done.reason = Some("the list shows messages in another order than they were said".to_owned());
@@ -104,7 +106,7 @@ fn shorten(
             "it cannot be brought under {target} tokens: the newest request and the newest step alone leave {after}"
         ))
     } else {
-        let rules = Rules { dialect: pass.dialect, alternates: options.alternates };
+        let rules = Rules { dialect: pass.dialect, alternates };
         let checked = valid::check(&pass.speeches(&messages)?, rules);
         checked.err().map(|invalid| format!("no valid list comes of it: {invalid}"))
     };
@@ -121,6 +123,14 @@ fn shorten(
     done.tokens_after = after;
     done.messages = Some(messages);
     Ok(done)
+}
+
+/// Whether a host's own list has two users or two assistants in a row. Who shows that puts it right himself, and it must
+/// not keep the list from being folded.
+fn breaks_turns(elements: &[Arc<Element>]) -> bool {
+    let given: Vec<Speech> = elements.iter().map(|element| element.speech.clone()).collect();
+    let rules = Rules { alternates: true, ..Rules::default() };
+    valid::check(&given, rules).is_err_and(|invalid| invalid.what.is_about_turns())
 }
 
 /// Makes the summaries that the next fold of a list will want, as far as what they stand for will not change any more,
