@@ -10,6 +10,10 @@ copy or pickle whatever holds a `Client` (it is a handle: the data directory's p
 forked process closes its copies of the pipes and starts a child of its own), end a thread in the middle of a call, kill
 the child. None of this loses what was acknowledged, and a call is made again when that is safe.
 
+The lower half is the engine, `LCMEngine`, and what registers it: a shell whose state is in the store, so that it may be
+copied, cleared and put back. It raises nothing but what ends threads, and where lcm cannot be asked it lets the host's own
+compressor do its work. `docs/hosts.md` says what it does for people.
+
 Errors are `LcmError` and its kinds, each with one sentence. Nothing here writes to the terminal: the child's talk goes to
 `serve.log` in the data directory.
 """
@@ -62,6 +66,7 @@ SESSIONS_MAX = 32               # whose last lists are remembered; a session bey
 BASES_MAX = 4                   # lists of one session: what the host keeps, what it sends a model, and what came of both
 LOG_BYTES_MAX = 1 << 20         # of `serve.log`; a longer one is put aside as `serve.log.1` at the next start
 TOLD_CHARS_MAX = 300            # of the child's talk, or a host's exception, inside a sentence of ours
+DEPTH_MAX = 200                 # of what is sent; with the envelope around it the child reads 256
 INT_MAX = 10 ** 4300 - 1        # longer numbers Python does not turn into text
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
@@ -161,8 +166,9 @@ def _key(key: Any) -> Any:
     return key if isinstance(key, (str, int, float)) or key is None else str(_plain(key))
 
 
-def _copied(value: Any) -> Any:
-    """A copy that shares nothing with the host which the host can change: containers are new, the rest cannot change.
+def _copied(value: Any, depth: int = 0) -> Any:
+    """A copy that shares nothing with the host which the host can change: containers are new, the rest cannot change. What is
+    nested deeper than the wire takes is its JSON as a text.
 
     # Errors
     RecursionError for what is nested deeper than Python follows, or contains itself.
@@ -170,18 +176,23 @@ def _copied(value: Any) -> Any:
     kind = type(value)
     if kind is str or value is None or kind is bool or kind is float:
         return value
+    if depth >= DEPTH_MAX and isinstance(value, (dict, list, tuple)):
+        try:
+            return json.dumps(value, default=_plain)
+        except ValueError:
+            raise RecursionError("it contains itself") from None
     if kind is dict:
-        return {key if type(key) is str else _key(key): _copied(item) for key, item in value.items()}
+        return {key if type(key) is str else _key(key): _copied(item, depth + 1) for key, item in value.items()}
     if kind is list:
-        return [_copied(item) for item in value]
+        return [_copied(item, depth + 1) for item in value]
     if isinstance(value, int):
         return value if -INT_MAX <= value <= INT_MAX else hex(value)
     if isinstance(value, (str, float)):
         return value
     if isinstance(value, dict):
-        return {_key(key): _copied(item) for key, item in value.items()}
+        return {_key(key): _copied(item, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_copied(item) for item in value]
+        return [_copied(item, depth + 1) for item in value]
     return _plain(value)
 
 

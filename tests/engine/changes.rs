@@ -62,3 +62,32 @@ fn what_is_left_out_is_not_gone() {
     let turned = turn(&home.engine, "s", &with(&said, &[user("on"), assistant("yes")]));
     assert_eq!((turned.new, turned.late, turned.revised), (1, 0, 0));
 }
+
+#[test]
+fn a_later_form_that_says_more_is_a_message_of_its_own_and_one_that_says_less_is_not() {
+    let asked = [user("hello, do something"), assistant("I will do it")];
+    let run = [call("c1", "run"), result("c1", "[still running]")];
+    for (more, grown) in [
+        (vec![user("fix the bug"), assistant("which one?")], vec![user("fix the bug in the magenta module")]),
+        (vec![user("fix the login bug")], vec![user("fix the login bug\n\nalso paint it magenta")]),
+        (vec![assistant("The colour you are")], vec![assistant("The colour you are looking for is magenta")]),
+        (run.to_vec(), vec![run[0].clone(), result("c1", "exit code 3, magenta is missing")]),
+    ] {
+        let home = home();
+        turn(&home.engine, "s", &with(&asked, &more));
+        let list = with(&asked, &grown);
+        assert_eq!(turn(&home.engine, "s", &list).revised, 0, "{grown:?}");
+        let kept = read(&home.engine, "s");
+        assert!(kept.contains(grown.last().unwrap()), "{kept:?}");
+        let again = turn(&home.engine, "s", &list);
+        assert_eq!((again.new, again.revised, again.late), (0, 0, 0), "{grown:?}");
+        assert_whole(&home.engine);
+    }
+    let home = home();
+    let list = with(&asked, &[call("c1", "run"), result("c1", "a long result of the run, with every line of it")]);
+    turn(&home.engine, "s", &list);
+    let cleared = with(&list[..3], &[result("c1", "[cleared]"), assistant("done")]);
+    let turned = turn(&home.engine, "s", &cleared);
+    assert_eq!((turned.new, turned.revised, turned.late), (1, 1, 0));
+    assert_eq!(read(&home.engine, "s")[3], list[3]);
+}

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use lcm_core::op::Change;
 use lcm_core::view::View;
-use lcm_core::{Arrival, IdPrefix, NodeId, OpId, Owner, Summary};
+use lcm_core::{Arrival, IdPrefix, NodeId, OpId, Owner, Role, Summary};
 use lcm_store::{
     Branches, Buffer, Commit, OwnerPattern, Owners, Placed, RecordNumber, Scope, Session, Snapshot, Store,
 };
@@ -213,7 +213,16 @@ impl Live {
         loop {
             let shown: Vec<Shown> =
                 elements.iter().zip(&ours).map(|(element, ours)| shown(element, ours.as_ref())).collect();
-            let alignment = align::align(&self.line.stood, &shown, |element, place| forms.reads_like(element, place));
+            let mut alignment =
+                align::align(&self.line.stood, &shown, |element, place| forms.reads_like(element, place));
+            // Readers are given the first form of a message, so a later one that says more is a message of its own.
+            for (element, fate) in alignment.fates.iter_mut().enumerate() {
+                if let Fate::Revised(place) = *fate
+                    && forms.says_more(element, place)
+                {
+                    *fate = Fate::Late(Some(place));
+                }
+            }
             // What stands where it does not belong is what somebody said.
             for (ours, fate) in ours.iter_mut().zip(&alignment.fates) {
                 let is_said = match ours {
@@ -543,9 +552,21 @@ impl Forms<'_> {
             return old.calls == new.calls;
         }
         let (new, old) = (&new.said, &old.said);
+        if new == old {
+            return true;
+        }
         let (short, long) = if new.len() < old.len() { (new, old) } else { (old, new) };
         // A word that happens to begin both is no sign.
         short.len() >= 8 && short.len() * 20 >= long.len() && (long.starts_with(&**short) || long.ends_with(&**short))
+    }
+
+    /// Whether an element has words that what stands at a place has not, and is no note in their stead. Hosts cut and clear
+    /// what tools and assistants said; what they make of a user's words is theirs or the user's.
+    fn says_more(&self, element: usize, place: usize) -> bool {
+        let (Some(new), Some(old)) = (self.read(Ok(element)), self.read(Err(place))) else { return false };
+        let is_within = old.said.contains(new.said.trim());
+        let is_users = self.line.role(place) == Role::User;
+        !is_within && (is_users || new.said.len() > old.said.len())
     }
 
     /// What an element, or else what stands at a place, says; `None` where it cannot be read.

@@ -242,7 +242,8 @@ impl Turn<'_> {
             // timeline it left, and what is its own at its end.
             let said: Vec<_> = self.elements.iter().filter(|element| !element.speech.is_system()).collect();
             let ends = said.len().saturating_sub(SAME_MESSAGES_MIN).max(SAME_MESSAGES_MIN.min(said.len()));
-            for element in said.iter().take(SAME_MESSAGES_MIN).chain(&said[ends..]) {
+            // Its end first: beginnings are shared by more than are looked at.
+            for element in said[ends..].iter().rev().chain(said.iter().take(SAME_MESSAGES_MIN)) {
                 let places = snapshot.places_of(&scope, &element.id)?;
                 if places.len() <= CANDIDATES_MAX {
                     candidates.extend(places.into_iter().map(|placed| placed.timeline));
