@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    check, compress, config, describe, doctor, expand, export, grep, import, log, pin, repair, replay, select, serve,
-    sessions, show, status, undo, unfold, why,
+    check, compress, config, describe, doctor, expand, export, grep, import, install, log, pin, repair, replay, select,
+    serve, sessions, show, status, undo, unfold, why,
 };
 
 /// Keep every message of an agent, find it again, give it back
@@ -93,6 +93,8 @@ pub(crate) enum Command {
     Check(check::CheckArgs),
     Config(config::ConfigArgs),
     Repair(repair::RepairArgs),
+    Install(install::InstallArgs),
+    Uninstall(install::UninstallArgs),
 }
 
 /// Reads the arguments.

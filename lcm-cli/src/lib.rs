@@ -9,6 +9,7 @@
 mod args;
 mod commands;
 mod import;
+mod hosts;
 mod folding;
 mod json;
 mod moment;

@@ -18,6 +18,7 @@ mod care;
 mod settings;
 mod costs;
 mod doctor;
+mod install;
 mod refusals;
 mod terminal;
 mod process;

@@ -6,15 +6,17 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lcm_core::Json;
 use lcm_engine::Engine;
 use lcm_engine::service::{IndexState, Service, Status};
 
-use super::Make;
+use super::{Make, install};
 use crate::error::{self, CliError, Outcome};
+use crate::hosts::hermes::{HermesHome, Step};
 use crate::json;
+use crate::paths::Env;
 use crate::settings::{Layers, SettingArgs};
 use crate::ui::{self, Ui};
 
@@ -24,8 +26,32 @@ use crate::ui::{self, Ui};
 /// index, the settings. Writes nothing. Exits 3 when something is wrong; `lcm-cli check` goes through everything that is
 /// kept.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  lcm-cli doctor\n  lcm-cli doctor --home DIR --format json")]
-pub(crate) struct DoctorArgs {}
+#[command(
+    after_help = "Examples:\n  lcm-cli doctor\n  lcm-cli doctor --home DIR --format json\n  lcm-cli doctor hermes"
+)]
+pub(crate) struct DoctorArgs {
+    /// Look at lcm in this agent's home instead; `--home` names that home then
+    #[arg(value_name = "HOST")]
+    host: Option<HostArg>,
+    /// A profile of the agent
+    #[arg(long, value_name = "NAME", requires = "host")]
+    profile: Option<String>,
+    /// The agent's Python; else that of the `hermes` on the path
+    #[arg(long, value_name = "FILE", requires = "host")]
+    python: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum HostArg {
+    Hermes,
+}
+
+impl DoctorArgs {
+    /// Whether an agent's home is meant.
+    pub(crate) fn is_of_a_host(&self) -> bool {
+        self.host.is_some()
+    }
+}
 
 /// Less room than this and the next import may not fit.
 const ROOM_SHORT_BYTES: u64 = 256 << 20;
@@ -89,9 +115,37 @@ pub(crate) fn run(
     open: impl Fn(Make) -> Result<Engine, CliError>,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
-    let findings = look(layers, open);
+    tell(&look(layers, open), ui)
+}
+
+/// Looks at lcm in an agent's home.
+pub(crate) fn of_host(args: &DoctorArgs, home: Option<&Path>, env: &Env<'_>, ui: &mut Ui) -> Result<Outcome, CliError> {
+    let home = HermesHome::find(home, args.profile.as_deref(), env)?;
+    let mut findings = vec![Finding::fine("directory", home.path.display().to_string())];
+    let advice = "`lcm-cli install hermes` puts it right";
+    for (is_fine, Step { part, what }) in home.look()? {
+        findings.push(if is_fine { Finding::fine(part, what) } else { Finding::wrong(part, what, advice) });
+    }
+    let asked = home.ask(args.python.as_deref(), env);
+    let (is_found, what) = install::verdict(asked.as_ref());
+    findings.push(match (is_found, &asked) {
+        (true, _) => Finding::fine("agent", what),
+        (false, None) => Finding::note("agent", what, "lcm-cli doctor hermes --python FILE"),
+        (false, Some(_)) => Finding::wrong("agent", what, advice),
+    });
+    let data = home.data();
+    let advice = format!("`lcm-cli doctor --home {}` looks at the data", data.display());
+    findings.push(match data.join("CURRENT").exists() {
+        true => Finding::fine("data", data.display().to_string()),
+        false => Finding::note("data", format!("nothing was kept yet in {}", data.display()), advice),
+    });
+    tell(&findings, ui)
+}
+
+/// Says what was found; the worst of it is how the command ends.
+fn tell(findings: &[Finding], ui: &mut Ui) -> Result<Outcome, CliError> {
     let mut worst = Grade::Fine;
-    for finding in &findings {
+    for finding in findings {
         worst = worst.max(finding.grade);
         if ui.is_json() {
             let mut entries = vec![

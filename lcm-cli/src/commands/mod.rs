@@ -9,6 +9,7 @@ pub(crate) mod expand;
 pub(crate) mod export;
 pub(crate) mod grep;
 pub(crate) mod import;
+pub(crate) mod install;
 pub(crate) mod log;
 pub(crate) mod pin;
 pub(crate) mod repair;
@@ -53,7 +54,15 @@ pub(crate) fn run(
     stdin: Box<dyn Read + Send>,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
-    let home = paths::home(parsed.global.home.as_deref(), env)?;
+    let asked = parsed.global.home.as_deref();
+    match &parsed.command {
+        // Whose home is another one's.
+        Command::Install(args) => return install::install(args, asked, env, ui),
+        Command::Uninstall(args) => return install::uninstall(args, asked, env, ui),
+        Command::Doctor(args) if args.is_of_a_host() => return doctor::of_host(args, asked, env, ui),
+        _ => {}
+    }
+    let home = paths::home(asked, env)?;
     let open = || open(&home, Make::No);
     let layers = Layers { home: &home, env, variables };
     match parsed.command {
@@ -80,6 +89,7 @@ pub(crate) fn run(
         Command::Select(args) => select::run(&args, &layers, &open()?, ui),
         Command::Serve(args) => serve::run(&args, &layers, stdin, ui),
         Command::Doctor(_) => doctor::run(&layers, |make| self::open(&home, make), ui),
+        Command::Install(_) | Command::Uninstall(_) => unreachable!("they were carried out above"),
     }
 }
 
