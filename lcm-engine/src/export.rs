@@ -25,12 +25,13 @@ pub(crate) fn export(store: &Store, request: &ExportRequest, each: &mut Each<'_>
     each(ExportRecord::Begin { at_ms: request.now_ms })?;
     // What comes while we are at it is left for the next export: a branch may share it otherwise.
     let newest = store.snapshot()?.last_arrival()?;
-    let mut export = Export { store, newest, messages: 0, left_out: BTreeSet::new(), each };
+    let mut export = Export { store, newest, messages: 0, left_out: BTreeSet::new(), written: BTreeSet::new(), each };
     let mut sessions = 0;
     for session in store.snapshot()?.sessions(&request.scope)? {
         sessions += 1;
         let (id, current) = (session.id, session.timeline);
         (export.each)(ExportRecord::Session(session))?;
+        export.written.clear();
         for timeline in store.snapshot()?.timelines_of(id)? {
             export.timeline(timeline, timeline == current)?;
         }
@@ -48,13 +49,17 @@ struct Export<'e, 's> {
     messages: u64,
     /// Damaged messages, which have no line: a branch does not share them.
     left_out: BTreeSet<Arrival>,
+    /// Timelines of the session that were handed over. A branch of another session's is handed over whole: of that session
+    /// nothing may be wanted, or it may come later.
+    written: BTreeSet<TimelineId>,
     each: &'e mut Each<'s>,
 }
 
 impl Export<'_, '_> {
     fn timeline(&mut self, id: TimelineId, is_current: bool) -> Result<(), EngineError> {
         let timeline = self.store.snapshot()?.timeline(id)?;
-        let (parent, mut behind) = match timeline.parent {
+        self.written.insert(id);
+        let (parent, mut behind) = match timeline.parent.filter(|(parent, _)| self.written.contains(parent)) {
             None => (None, None),
             Some((parent, last)) => {
                 let shared = shared_without(&self.store.snapshot()?, id, &last, &self.left_out)?;
@@ -187,7 +192,7 @@ mod tests {
     use super::*;
     use crate::Engine;
     use crate::hosts::{self, DecodeOptions, Decoded, Incoming, IncomingMessage, IncomingRevision};
-    use crate::service::{ImportOptions, IngestRequest, Service};
+    use crate::service::{ImportOptions, IngestRequest, Service, SessionKey, TurnRequest};
 
     fn owner() -> Owner {
         Owner { agent: "a".to_owned(), person: "p".to_owned() }
@@ -203,8 +208,12 @@ mod tests {
     }
 
     fn text(engine: &Engine) -> Vec<u8> {
+        text_in(engine, Scope::everything())
+    }
+
+    fn text_in(engine: &Engine, scope: Scope) -> Vec<u8> {
         let mut out = Vec::new();
-        let request = ExportRequest { scope: Scope::everything(), now_ms: 0 };
+        let request = ExportRequest { scope, now_ms: 0 };
         let mut each = |record: ExportRecord| {
             hosts::export::encode(&record, &mut out);
             Ok(())
@@ -255,6 +264,31 @@ mod tests {
         let (_home, fresh) = self::engine();
         assert_eq!(take_in(&fresh, &exported), 4);
         assert_eq!(String::from_utf8(text(&fresh)).unwrap(), String::from_utf8(exported).unwrap());
+    }
+
+    #[test]
+    fn a_session_that_took_over_anothers_beginning_comes_out_whole() {
+        let (_home, engine) = engine();
+        let key = |name: &str| SessionKey { owner: owner(), name: name.to_owned() };
+        let turn = |name: &str, count: usize| {
+            let say = |n| format!(r#"{{"role":"user","content":"number {n}"}}"#).into_bytes();
+            let (key, messages) = (key(name), (0..count).map(say).collect());
+            let (source, by) = ("t".to_owned(), "test".to_owned());
+            engine.turn(&TurnRequest { key, source, dialect: None, messages, by, now_ms: 9 }).unwrap()
+        };
+        assert_eq!((turn("old", 12).new, turn("new", 14).new), (12, 2));
+        let session = engine.session_named(&key("new")).unwrap().unwrap();
+        let alone = text_in(&engine, Scope::everything().in_sessions(vec![session.id]));
+        let (_home, fresh) = self::engine();
+        assert_eq!(take_in(&fresh, &alone), 14);
+        assert_eq!(take_in(&fresh, &alone), 0);
+        let all = text(&engine);
+        assert_eq!(take_in(&engine, &all), 0);
+        let (_home, fresh) = self::engine();
+        take_in(&fresh, &all);
+        let messages: Vec<u64> =
+            fresh.sessions(&Scope::everything()).unwrap().iter().map(|entry| entry.messages).collect();
+        assert_eq!(messages, [12, 14]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Our own export, both ways: JSON lines from which the same nodes come back, branches included.
 //!
 //! Each line says under `lcm` what it is; in this order: `export`, then for each `session` its `timeline`s, each with
-//! the `message`s that it does not share with the one it branched off, and at the `end` how many there were. So a file
-//! that was cut is told from a whole one.
+//! the `message`s that it does not share with the one of the session that it branched off, and at the `end` how many there
+//! were. So a file that was cut is told from a whole one. What a session took over from another stands in both.
 //!
 //! | `lcm` | entries |
 //! | --- | --- |
