@@ -24,7 +24,9 @@ fn run(file: &str) {
         .env("HOME", home.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("PYTHONUTF8", "1");
-    for name in ["LCM_HOME", "HERMES_HOME", "XDG_DATA_HOME"] {
+    // Variables of whoever runs this would be settings.
+    let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("LCM_"));
+    for name in ours.chain(["HERMES_HOME", "XDG_DATA_HOME"].map(Into::into)).filter(|name| name != "LCM_CLI") {
         python.env_remove(name);
     }
     let done = match python.output() {
