@@ -1,8 +1,8 @@
-"""The field cases against lcm: a host's calls go through the Python client and `lcm-cli serve`, an agent's through the
-tools, a person's through `lcm-cli`.
+"""The field cases against lcm: a host's calls go through the Python client and `lcm-cli serve`, those of a Hermes Agent through
+its engine, an agent's through the tools, a person's through `lcm-cli`.
 
-An adapter translates and does nothing else: no repair, no retry, no knowledge of a case. What the product has not, and what
-only a named host's plugin has, is left out; such a case is skipped by name. LCM_CLI names the program; else it is looked for
+An adapter translates and does nothing else: no repair, no retry, no knowledge of a case. What the product has not is left
+out; such a case is skipped by name. LCM_CLI names the program; else it is looked for
 in the build folder.
 
     python3 adapter.py worker     one host process of its own, as `procs` and `kill9` need them; see `Worker`
@@ -100,7 +100,7 @@ class Refused(Exception):
 
 
 class Lcm(casekit.Adapter):
-    client = None
+    client, engine, is_hermes = None, None, False
 
     # ---- life
 
@@ -108,7 +108,9 @@ class Lcm(casekit.Adapter):
         self.config = {**self.config, **(config or {})}
         self.agent, self.session, self.model, self.summarize = "agent", "session", None, None
         self.window, self.failures, self.reason, self.refused = self.config.get("context_length"), 0, None, False
-        self.hosts_home = "HERMES_HOME" in (env or {})
+        os.environ.pop("HERMES_HOME", None)
+        os.environ.update(env or {})
+        self.is_hermes = self.is_hermes or "HERMES_HOME" in (env or {})
         self.start()
         return True
 
@@ -124,6 +126,9 @@ class Lcm(casekit.Adapter):
         self.client = lcm.Client(self.home, program=PROGRAM, host="cases", settings=settings)
 
     def op_close(self):
+        if self.engine:
+            lcm.Client(self.op_store_path()).close()
+            self.engine = None
         if self.client:
             self.client.close()
             self.client = None
@@ -144,7 +149,10 @@ class Lcm(casekit.Adapter):
 
     def op_session_start(self, session_id, agent_id=None, hermes_home=None, **_):
         self.session = session_id
-        self.hosts_home = self.hosts_home or hermes_home is not None
+        if self.is_hermes or hermes_home is not None:
+            self.is_hermes, self.engine = True, lcm.LCMEngine()
+            self.engine.bind_session_state(session_db=self, session_id=session_id)
+            self.engine.on_session_start(session_id, **({} if hermes_home is None else {"hermes_home": hermes_home}))
         if agent_id:
             self.agent = agent_id
 
@@ -170,9 +178,27 @@ class Lcm(casekit.Adapter):
         options = {"window_tokens": self.window, "model": self.model, "protect_first": protect_first_n, "protect_last": protect_last_n}
         return {name: value for name, value in options.items() if value is not None}
 
+    # ---- a Hermes Agent's calls
+
+    def hermes_engine(self):
+        """The engine as the agent gets it, before any other call."""
+        if self.engine is None:
+            os.environ.setdefault("HERMES_HOME", os.path.join(self.workdir, "hermes"))
+            self.engine = lcm.LCMEngine(context_length=self.window or 0)
+        return self.engine
+
+    def op_attrs(self, names):
+        return {name: getattr(self.hermes_engine(), name) for name in names}
+
+    def op_host(self, method, args=(), kwargs=None):
+        return getattr(self.hermes_engine(), method)(*args, **(kwargs or {}))
+
     # ---- turns
 
     def op_ingest(self, messages, session_id=None):
+        if self.engine:
+            self.engine.on_turn_complete(messages)
+            return
         self.client.turn(self.key(session_id), messages)
 
     def op_compress(self, messages, current_tokens=None, force=False, protect_first_n=None, protect_last_n=None, session_id=None):
@@ -216,7 +242,10 @@ class Lcm(casekit.Adapter):
                 "tail_max_tokens": options["tail_tokens_max"]}
 
     def op_count(self, session_id=None):
-        told = self.client.status(self.key(session_id))["session"]
+        if self.engine:
+            told = lcm.Client(self.op_store_path()).status(lcm.Session(session_id or self.session))["session"]
+        else:
+            told = self.client.status(self.key(session_id))["session"]
         return told["messages"] if told else 0
 
     def op_total_count(self):
@@ -419,9 +448,7 @@ class Lcm(casekit.Adapter):
         return number
 
     def op_store_path(self):
-        if self.hosts_home:
-            raise casekit.Unsupported("the home of a named host")
-        return self.home
+        return os.path.dirname(self.engine.get_status()["child"]["log"]) if self.engine else self.home
 
     def op_store_files(self):
         files = super().op_store_files()
