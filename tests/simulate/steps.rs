@@ -7,7 +7,7 @@ use lcm_engine::compress::CompressOptions;
 use lcm_engine::compress::summary::Summarizer;
 use lcm_engine::hosts::speech::{Dialect, Speech};
 use lcm_engine::service::{CompressRequest, Compressed, OutMessage, Service, SessionKey, TurnRequest, Turned};
-use lcm_engine::valid::{self, Rules};
+use lcm_engine::valid::{self, Rules, Wrong};
 
 use crate::checks::{matched, matched_anyhow, text_of};
 use crate::host::{Host, Saved};
@@ -290,7 +290,12 @@ impl World {
             assert!(tokens_after < tokens_before, "{tokens_after} tokens, there were {tokens_before}");
             assert!(force || *tokens_after <= options.threshold_tokens, "{tokens_after} tokens are over the threshold");
             let speeches: Vec<Speech> = texts.iter().map(|text| speech_of(text)).collect();
-            let rules = Rules { dialect: host.dialect, alternates: host.alternates };
+            // Who shows two users in a row puts that right himself.
+            let given: Vec<Speech> = host.list.iter().map(|element| speech_of(element.text())).collect();
+            let turns = Rules { alternates: true, ..Rules::default() };
+            let breaks_turns = valid::check(&given, turns)
+                .is_err_and(|invalid| matches!(invalid.what, Wrong::SameRole | Wrong::BeginsWithAssistant));
+            let rules = Rules { dialect: host.dialect, alternates: host.alternates && !breaks_turns };
             assert_eq!(valid::check(&speeches, rules), Ok(()), "{texts:#?}");
             self.assert_request_is_last(host, messages);
         }

@@ -527,6 +527,11 @@ fn told_in(buffer: &Buffer) -> Told {
     buffer.with_message(|message| message.tree().map(|tree| Told::of(&tree))).unwrap_or_default()
 }
 
+/// What a host adds to a text of so few bytes is a mark of its own, and no words that somebody would look for.
+const MARK_BYTES_MAX: usize = 16;
+/// A note in the stead of a text, in square brackets as hosts write it, is no longer than this.
+const NOTE_BYTES_MAX: usize = 200;
+
 /// An element of a list by its index, or else a place of a line.
 type Which = Result<usize, usize>;
 
@@ -541,7 +546,17 @@ struct Forms<'a> {
 /// What a message says, or of results what came back; and what it calls.
 struct SaidAndCalled {
     said: String,
+    /// Of results each.
+    results: Vec<String>,
     calls: Vec<Called>,
+}
+
+/// Whether a text has words that an older one has not: all that is new where it is a user's, else only what grew.
+fn has_more(new: &str, old: &str, is_users: bool) -> bool {
+    let added = new.len().saturating_sub(old.len());
+    let is_marked = added <= MARK_BYTES_MAX && (new.starts_with(old) || new.ends_with(old));
+    let is_note = new.len() <= NOTE_BYTES_MAX && new.starts_with('[') && new.ends_with(']');
+    !old.contains(new.trim()) && !is_marked && !is_note && (is_users || new.len() > old.len())
 }
 
 impl Forms<'_> {
@@ -564,9 +579,13 @@ impl Forms<'_> {
     /// what tools and assistants said; what they make of a user's words is theirs or the user's.
     fn says_more(&self, element: usize, place: usize) -> bool {
         let (Some(new), Some(old)) = (self.read(Ok(element)), self.read(Err(place))) else { return false };
-        let is_within = old.said.contains(new.said.trim());
-        let is_users = self.line.role(place) == Role::User;
-        !is_within && (is_users || new.said.len() > old.said.len())
+        let is_users = self.line.role(place) == Role::User && old.results.is_empty();
+        match (new.results.as_slice(), old.results.as_slice()) {
+            (new, old) if !new.is_empty() && new.len() == old.len() => {
+                new.iter().zip(old).any(|(new, old)| has_more(new, old, false))
+            }
+            _ => has_more(&new.said, &old.said, is_users),
+        }
     }
 
     /// What an element, or else what stands at a place, says; `None` where it cannot be read.
@@ -580,7 +599,7 @@ impl Forms<'_> {
         };
         let said = told.ok().map(|told| {
             let said = if told.results.is_empty() { told.text } else { told.results.join("\n") };
-            Rc::new(SaidAndCalled { said, calls: told.calls })
+            Rc::new(SaidAndCalled { said, results: told.results, calls: told.calls })
         });
         self.said.borrow_mut().insert(what, said.clone());
         said
