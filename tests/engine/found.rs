@@ -71,7 +71,7 @@ fn a_message_before_a_line_of_ours_is_known_when_it_is_rewritten() {
     options.protect_first = 1;
     let (_, mut shown) = try_compress(&home.engine, "s", &list, options, None).unwrap();
     assert!(shown[0] == list[0] && shown[1].contains("[lcm: now]"), "{shown:#?}");
-    shown[0] = user("paint the pier");
+    shown[0] = user("paint the pier blue, please (noted)");
     let turned = turn(&home.engine, "s", &shown);
     assert_eq!((turned.revised, turned.late), (1, 0));
     assert_eq!(read(&home.engine, "s"), list);

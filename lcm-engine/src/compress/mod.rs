@@ -29,7 +29,6 @@ pub(crate) use self::pass::Pass;
 use self::plan::Limits;
 use self::summary::{Guidance, Writer};
 use crate::error::EngineError;
-use crate::hosts::HostFormat;
 use crate::hosts::speech::Speech;
 use crate::redact::{self, Redactor};
 use crate::service::{CompressRequest, Compressed, OutMessage};
@@ -178,8 +177,7 @@ impl Guided {
         limits: Limits,
     ) -> Result<Option<Pass<'a>>, EngineError> {
         let elements = taken.elements.as_slice();
-        let format = HostFormat::of(&request.turn.source);
-        let list = taken.live.align(snapshot, Sent { messages: &request.turn.messages, redactor, format }, elements)?;
+        let list = taken.live.align(snapshot, Sent::of(&request.turn, redactor), elements)?;
         let dialect = request.turn.dialect;
         let dialect = dialect.unwrap_or_else(|| turn::dialect_of(elements.iter().map(|element| &element.speech)));
         let guidance = Guidance { focus: self.focus.as_deref(), memory: self.memory.as_deref() };

@@ -19,9 +19,9 @@ use crate::align::Fate;
 use crate::assemble;
 use crate::error::EngineError;
 use crate::find::unreadable;
+use crate::hosts::IncomingMessage;
 use crate::hosts::speech::{Dialect, Speech};
 use crate::hosts::told::Told;
-use crate::hosts::{HostFormat, IncomingMessage};
 use crate::service::{OutMessage, TurnRequest};
 use crate::turn::{self, Element, Fold, Line, List, Live, Ours, Sent};
 
@@ -364,11 +364,7 @@ impl<'a> Pass<'a> {
         if self.live.line.stood[place].forms[0] != id {
             return Ok(false);
         }
-        let sent = Sent {
-            messages: &self.request.messages,
-            redactor: self.writer.redactor,
-            format: HostFormat::of(&self.request.source),
-        };
+        let sent = Sent::of(self.request, self.writer.redactor);
         let told = sent.told(element)?;
         // About three characters a token, and some for the lines around.
         let chars = usize::try_from(budget.saturating_mul(3)).unwrap_or(usize::MAX);

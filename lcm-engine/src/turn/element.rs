@@ -15,6 +15,7 @@ use crate::hosts::time;
 use crate::hosts::told::Told;
 use crate::hosts::{HostFormat, IncomingMessage, with_tree};
 use crate::redact::Redactor;
+use crate::service::TurnRequest;
 
 /// The key under which hosts say when a message was said.
 const TIMESTAMP: &str = "timestamp";
@@ -156,6 +157,13 @@ pub(crate) struct Sent<'a> {
     pub(crate) redactor: Option<&'a Redactor>,
     /// How the host's messages are read.
     pub(crate) format: &'static HostFormat,
+}
+
+impl<'a> Sent<'a> {
+    /// The list of a request.
+    pub(crate) fn of(request: &'a TurnRequest, redactor: Option<&'a Redactor>) -> Self {
+        Self { messages: &request.messages, redactor, format: HostFormat::of(&request.source) }
+    }
 }
 
 impl Sent<'_> {

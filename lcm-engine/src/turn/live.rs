@@ -7,20 +7,19 @@
 //! names, and stands for that, or for nothing but itself.
 
 use std::borrow::Borrow;
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use lcm_core::op::Change;
 use lcm_core::view::View;
-use lcm_core::{Arrival, IdPrefix, NodeId, OpId, Owner, Role, Summary};
+use lcm_core::{Arrival, IdPrefix, NodeId, OpId, Owner, Summary};
 use lcm_store::{
     Branches, Buffer, Commit, OwnerPattern, Owners, Placed, RecordNumber, Scope, Session, Snapshot, Store,
 };
 
 use super::element::{Element, Mark, Sent, head_of};
+use super::forms::Forms;
 use super::line::Line;
 use crate::align::{self, Alignment, Fate, Shown};
 use crate::assemble;
@@ -28,7 +27,7 @@ use crate::assemble::recall::{Claim, Original};
 use crate::error::EngineError;
 use crate::find::Entries;
 use crate::hosts::HostFormat;
-use crate::hosts::told::{Called, Told};
+use crate::hosts::told::Told;
 use crate::service::TurnRequest;
 
 /// Ops of others since the last turn that are looked through; after more the session is read anew.
@@ -209,7 +208,7 @@ impl Live {
     ) -> Result<List, EngineError> {
         let head = head_of(elements);
         let mut ours = self.ours(snapshot, elements)?;
-        let forms = Forms { snapshot, line: &self.line, sent, said: RefCell::default() };
+        let forms = Forms::new(snapshot, &self.line, sent);
         loop {
             let shown: Vec<Shown> =
                 elements.iter().zip(&ours).map(|(element, ours)| shown(element, ours.as_ref())).collect();
@@ -515,7 +514,7 @@ pub(crate) fn owner_scope(owner: &Owner) -> Scope {
 }
 
 /// What a message that is kept says.
-fn told_at(snapshot: &Snapshot, record: RecordNumber) -> Result<Told, EngineError> {
+pub(super) fn told_at(snapshot: &Snapshot, record: RecordNumber) -> Result<Told, EngineError> {
     let mut buffer = Buffer::default();
     snapshot.read(record, &mut buffer)?;
     Ok(told_in(&buffer))
@@ -525,83 +524,4 @@ fn told_at(snapshot: &Snapshot, record: RecordNumber) -> Result<Told, EngineErro
 fn told_in(buffer: &Buffer) -> Told {
     // What cannot be taken apart says nothing.
     buffer.with_message(|message| message.tree().map(|tree| Told::of(&tree))).unwrap_or_default()
-}
-
-/// What a host adds to a text of so few bytes is a mark of its own, and no words that somebody would look for.
-const MARK_BYTES_MAX: usize = 16;
-/// A note in the stead of a text, in square brackets as hosts write it, is no longer than this.
-const NOTE_BYTES_MAX: usize = 200;
-
-/// An element of a list by its index, or else a place of a line.
-type Which = Result<usize, usize>;
-
-/// Compares texts of elements with texts of places, each read once.
-struct Forms<'a> {
-    snapshot: &'a Snapshot,
-    line: &'a Line,
-    sent: Sent<'a>,
-    said: RefCell<HashMap<Which, Option<Rc<SaidAndCalled>>>>,
-}
-
-/// What a message says, or of results what came back; and what it calls.
-struct SaidAndCalled {
-    said: String,
-    /// Of results each.
-    results: Vec<String>,
-    calls: Vec<Called>,
-}
-
-/// Whether a text has words that an older one has not: all that is new where it is a user's, else only what grew.
-fn has_more(new: &str, old: &str, is_users: bool) -> bool {
-    let added = new.len().saturating_sub(old.len());
-    let is_marked = added <= MARK_BYTES_MAX && (new.starts_with(old) || new.ends_with(old));
-    let is_note = new.len() <= NOTE_BYTES_MAX && new.starts_with('[') && new.ends_with(']');
-    !old.contains(new.trim()) && !is_marked && !is_note && (is_users || new.len() > old.len())
-}
-
-impl Forms<'_> {
-    /// Whether an element is what stands at a place, cut, cleared or annotated.
-    fn reads_like(&self, element: usize, place: usize) -> bool {
-        let (Some(new), Some(old)) = (self.read(Ok(element)), self.read(Err(place))) else { return false };
-        if !old.calls.is_empty() || !new.calls.is_empty() {
-            return old.calls == new.calls;
-        }
-        let (new, old) = (&new.said, &old.said);
-        if new == old {
-            return true;
-        }
-        let (short, long) = if new.len() < old.len() { (new, old) } else { (old, new) };
-        // A word that happens to begin both is no sign.
-        short.len() >= 8 && short.len() * 20 >= long.len() && (long.starts_with(&**short) || long.ends_with(&**short))
-    }
-
-    /// Whether an element has words that what stands at a place has not, and is no note in their stead. Hosts cut and clear
-    /// what tools and assistants said; what they make of a user's words is theirs or the user's.
-    fn says_more(&self, element: usize, place: usize) -> bool {
-        let (Some(new), Some(old)) = (self.read(Ok(element)), self.read(Err(place))) else { return false };
-        let is_users = self.line.role(place) == Role::User && old.results.is_empty();
-        match (new.results.as_slice(), old.results.as_slice()) {
-            (new, old) if !new.is_empty() && new.len() == old.len() => {
-                new.iter().zip(old).any(|(new, old)| has_more(new, old, false))
-            }
-            _ => has_more(&new.said, &old.said, is_users),
-        }
-    }
-
-    /// What an element, or else what stands at a place, says; `None` where it cannot be read.
-    fn read(&self, what: Which) -> Option<Rc<SaidAndCalled>> {
-        if let Some(known) = self.said.borrow().get(&what) {
-            return known.clone();
-        }
-        let told = match what {
-            Ok(element) => self.sent.told(element),
-            Err(place) => told_at(self.snapshot, self.line.stands[place].record),
-        };
-        let said = told.ok().map(|told| {
-            let said = if told.results.is_empty() { told.text } else { told.results.join("\n") };
-            Rc::new(SaidAndCalled { said, results: told.results, calls: told.calls })
-        });
-        self.said.borrow_mut().insert(what, said.clone());
-        said
-    }
 }

@@ -1,12 +1,13 @@
 //! A turn: a host shows its whole list, and what is new in it is kept, in one commit.
 //!
 //! What was seen before is known by the hash of its text and costs that hash; the rest is read, encoded and counted
-//! (`element`). The list is aligned with the session's timeline (`line`, `live`, and `align`, which is pure); what is to
+//! (`element`). The list is aligned with the session's timeline (`line`, `forms`, `live`, and `align`, which is pure); what is to
 //! be done is planned (`plan`) outside of the write lock and carried out here, inside. When somebody else has written to
 //! the session meanwhile it is planned again there. `behind` is the way back: what a list stands for.
 
 mod element;
 mod line;
+mod forms;
 mod live;
 mod plan;
 mod behind;
@@ -27,7 +28,7 @@ use self::plan::Plan;
 use crate::align::{Fate, Stood};
 use crate::compress;
 use crate::error::EngineError;
-use crate::hosts::{HostFormat, IncomingMessage};
+use crate::hosts::IncomingMessage;
 use crate::redact::Redactor;
 use crate::service::{SessionKey, TurnRequest, Turned};
 
@@ -174,7 +175,7 @@ fn read(sent: Sent<'_>, live: Option<&Live>) -> Result<Read, EngineError> {
 
 impl<'r> Turn<'r> {
     fn new(request: &'r TurnRequest, redactor: Option<&'r Redactor>, live: Option<&Live>) -> Result<Self, EngineError> {
-        let sent = Sent { messages: &request.messages, redactor, format: HostFormat::of(&request.source) };
+        let sent = Sent::of(request, redactor);
         let (hashes, elements, encoded) = read(sent, live)?;
         Ok(Self { request, sent, hashes, elements, encoded })
     }

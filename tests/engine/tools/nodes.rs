@@ -125,7 +125,7 @@ fn a_later_form_of_a_message_is_told() {
     let home = home();
     let list = [user("the lamp is lit"), crate::session::assistant("good"), user("and now?")];
     turn(&home.engine, "s", &list);
-    let rewritten = [user("the lamp is"), list[1].clone(), list[2].clone()];
+    let rewritten = [user("the lamp is lit (noted)"), list[1].clone(), list[2].clone()];
     assert_eq!(turn(&home.engine, "s", &rewritten).revised, 1);
     let found = caller(&home.engine, "s").ask("lcm_describe", r#"{"store_id":1}"#);
     assert_eq!(number(&found, "later_forms"), 1);
