@@ -1,15 +1,14 @@
 //! Candidates for a request: what the words of it find, what files it is about, and what goes with either.
 //!
 //! Looked for are originals that the list does not show, in the scope of the reader: ranked hits for the question and
-//! for what was said around it, messages that name its files, and for each of these the call that it answers
-//! and the results that answer it. What cannot be read because the store is damaged is no candidate.
+//! for what was said around it, messages that name its files, and for each of these the call that it answers and the
+//! results that answer it. What cannot be read because the store is damaged is no candidate.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use lcm_core::{Arrival, NodeId, Role};
 use lcm_store::{Buffer, Filter, Hit, Kinds, Placed, RecordNumber, Scope, Snapshot, Store, StoreError, Words};
-use rayon::prelude::*;
 
 use crate::compress::extract;
 use crate::error::EngineError;
@@ -101,16 +100,16 @@ pub(super) fn find(
         filter: Filter { kinds: Kinds::Messages, ..Filter::default() },
         ..Words::new(text)
     };
-    let texts = [&question.text, &question.words_around].into_iter().filter(|text| !text.trim().is_empty());
-    let mut queries: Vec<(Words, Came)> = texts.map(|text| (words(text, HITS_MAX), Came::Ranked)).collect();
+    for text in [&question.text, &question.words_around] {
+        if !text.trim().is_empty() {
+            take(store.ranked(question.scope, &words(text, HITS_MAX))?.hits, Came::Ranked);
+        }
+    }
     let mut files: Vec<(&String, &f32)> = question.files.iter().collect();
     files.sort_by(|one, other| other.1.total_cmp(one.1).then(one.0.cmp(other.0)));
-    let files = files.into_iter().take(FILES_MAX);
-    queries.extend(files.map(|(file, _)| (words(file, FILE_HITS_MAX), Came::ByFile)));
-    let hits = queries.par_iter().map(|(words, _)| Ok(store.ranked(question.scope, words)?.hits));
-    let hits: Vec<Vec<Hit>> = hits.collect::<Result<_, StoreError>>()?;
-    for (hits, (_, came)) in hits.into_iter().zip(&queries) {
-        take(hits, *came);
+    for (file, _) in files.into_iter().take(FILES_MAX) {
+        // By rank: verifying a phrase reads many texts that have its words apart.
+        take(store.ranked(question.scope, &words(file, FILE_HITS_MAX))?.hits, Came::ByFile);
     }
     if let Some(line) = shown.line {
         for stand in cut_off(line.len(), &shown.places).into_iter().filter_map(|at| line.stands.get(at)) {

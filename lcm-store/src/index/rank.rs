@@ -46,13 +46,13 @@ const NEIGHBOUR: f32 = 0.35;
 const STOP_WORD: f32 = 0.2;
 /// Groups of a query that are looked up; a question has ten, a pasted page ends here.
 const GROUPS_MAX: usize = 128;
-/// A question of more groups than this is decided by its rarer words: of the rest, those that stand in more than one of
-/// so many documents are not followed.
+/// A question of more groups than this is decided by its rarer words: what stands in more than one of so many places in
+/// scope is not scored then.
 const GROUPS_FEW: usize = 24;
-const COMMON: u32 = 32;
+const COMMON: f32 = 32.0;
 /// Places with less than this part of the best score are not followed when there are many: as neighbours they
 /// change nothing.
-const FAINT: f32 = 0.05;
+const FAINT: f32 = 0.02;
 const MANY: usize = 4096;
 /// Below one in so many places with words, sums are kept for those alone.
 const SPARSE: usize = 16;
@@ -223,14 +223,10 @@ fn in_segment(
         }
     }
     let mut counts = Vec::with_capacity(question.groups.len());
-    let is_long = question.groups.len() > GROUPS_FEW;
     for group in &question.groups {
         let mut lists = Vec::new();
         for form in &group.forms {
             lists.extend(segment.with_token(form, IndexRecordOption::WithFreqs)?);
-        }
-        if is_long && lists.iter().map(DocSet::size_hint).max() > Some(segment.docs / COMMON) {
-            lists.clear();
         }
         let mut found: Vec<Count> = Vec::new();
         let several = lists.len() > 1;
@@ -388,26 +384,28 @@ fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums)
 fn score(question: &Question, sources: &[Source], sums: &Sums, max: usize) -> Result<Vec<Scored>, StoreError> {
     let places = float(sums.places);
     let average = (float(sums.lengths) / places.max(1.0)).max(1.0);
-    let weights: Vec<f32> = question
+    let is_long = question.groups.len() > GROUPS_FEW;
+    let weights: Vec<Option<f32>> = question
         .groups
         .iter()
         .enumerate()
         .map(|(group, asked)| {
             let with: usize = sources.iter().map(|source| source.counts[group].len()).sum();
             let with = float(u64::try_from(with).unwrap_or(u64::MAX)).min(places);
-            asked.weight * (1.0 + (places - with + 0.5) / (with + 0.5)).ln()
+            let is_passed_over = is_long && with * COMMON > places;
+            (!is_passed_over).then(|| asked.weight * (1.0 + (places - with + 0.5) / (with + 0.5)).ln())
         })
         .collect();
     let mut found = Vec::with_capacity(sources.len());
     for source in sources {
         let lengths = source.places.lengths()?;
-        let part = |count: &Count, weight: &f32| {
+        let part = |count: &Count, weight: f32| {
             let times = float(u64::from(count.times));
             let length = float(lengths.get(count.number));
             weight * times * (K1 + 1.0) / (times + K1 * (1.0 - B + B * length / average))
         };
-        let groups = || source.counts.iter().zip(&weights);
-        let counted: usize = source.counts.iter().map(Vec::len).sum();
+        let groups = || source.counts.iter().zip(&weights).filter_map(|(counts, weight)| Some((counts, (*weight)?)));
+        let counted: usize = groups().map(|(counts, _)| counts.len()).sum();
         let mut scores: Vec<(u32, f32)>;
         if counted < lengths.len() / SPARSE {
             scores = Vec::with_capacity(counted);
