@@ -12,11 +12,11 @@ use lcm_core::Json;
 use lcm_engine::Engine;
 use lcm_engine::service::{IndexState, Service, Status};
 
-use super::{Make, install};
+use super::Make;
+use super::install::{self, Where};
 use crate::error::{self, CliError, Outcome};
 use crate::hosts::hermes::{HermesHome, Step};
 use crate::json;
-use crate::paths::Env;
 use crate::settings::{Layers, SettingArgs};
 use crate::ui::{self, Ui};
 
@@ -119,7 +119,7 @@ pub(crate) fn run(
 }
 
 /// Looks at lcm in an agent's home.
-pub(crate) fn of_host(args: &DoctorArgs, home: Option<&Path>, env: &Env<'_>, ui: &mut Ui) -> Result<Outcome, CliError> {
+pub(crate) fn of_host(args: &DoctorArgs, (home, env): Where<'_>, ui: &mut Ui) -> Result<Outcome, CliError> {
     let home = HermesHome::find(home, args.profile.as_deref(), env)?;
     let mut findings = vec![Finding::fine("directory", home.path.display().to_string())];
     let advice = "`lcm-cli install hermes` puts it right";

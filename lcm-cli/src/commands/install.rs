@@ -20,7 +20,19 @@ use crate::ui::{self, Ui};
 #[command(after_help = "Examples:\n  lcm-cli install hermes\n  lcm-cli install hermes --profile work --dry-run")]
 pub(crate) struct InstallArgs {
     #[command(subcommand)]
-    host: HostArg,
+    host: InstallHost,
+}
+
+#[derive(Subcommand, Debug)]
+enum InstallHost {
+    /// The Hermes Agent; `--home` is its home, else `HERMES_HOME`, else `~/.hermes`
+    Hermes {
+        #[command(flatten)]
+        home: HomeArgs,
+        /// The agent's Python, to ask it whether it finds lcm; else that of the `hermes` on the path
+        #[arg(long, value_name = "FILE")]
+        python: Option<PathBuf>,
+    },
 }
 
 /// Let an agent do without lcm again
@@ -30,44 +42,38 @@ pub(crate) struct InstallArgs {
 #[command(after_help = "Example:\n  lcm-cli uninstall hermes")]
 pub(crate) struct UninstallArgs {
     #[command(subcommand)]
-    host: HostArg,
+    host: UninstallHost,
 }
 
-/// Whose home.
 #[derive(Subcommand, Debug)]
-enum HostArg {
+enum UninstallHost {
     /// The Hermes Agent; `--home` is its home, else `HERMES_HOME`, else `~/.hermes`
-    Hermes(HermesArgs),
+    Hermes(HomeArgs),
 }
 
 #[derive(Args, Debug)]
-struct HermesArgs {
+struct HomeArgs {
     /// A profile of the agent
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// The agent's Python, to ask it whether it finds lcm; else that of the `hermes` on the path
-    #[arg(long, value_name = "FILE")]
-    python: Option<PathBuf>,
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
 }
 
-pub(crate) fn install(
-    args: &InstallArgs,
-    home: Option<&Path>,
-    env: &Env<'_>,
-    ui: &mut Ui,
-) -> Result<Outcome, CliError> {
-    let HostArg::Hermes(args) = &args.host;
-    let home = HermesHome::find(home, args.profile.as_deref(), env)?;
+/// Where the agent's home is, when it is named, and the environment.
+pub(crate) type Where<'a> = (Option<&'a Path>, &'a Env<'a>);
+
+pub(crate) fn install(args: &InstallArgs, (home, env): Where<'_>, ui: &mut Ui) -> Result<Outcome, CliError> {
+    let InstallHost::Hermes { home: HomeArgs { profile, dry_run }, python } = &args.host;
+    let home = HermesHome::find(home, profile.as_deref(), env)?;
     let program = std::env::current_exe();
     let program = program.map_err(|source| CliError::File { what: "find", path: "lcm-cli".into(), source })?;
-    show(&home.install(&program, &stamp(ui), args.dry_run)?, args.dry_run, ui)?;
-    if args.dry_run {
+    show(&home.install(&program, &stamp(ui), *dry_run)?, *dry_run, ui)?;
+    if *dry_run {
         return Ok(Outcome::Done);
     }
-    let asked = home.ask(args.python.as_deref(), env);
+    let asked = home.ask(python.as_deref(), env);
     let (is_found, what) = verdict(asked.as_ref());
     show(&[Step { part: "agent", what }], false, ui)?;
     ui.note(match is_found {
@@ -77,15 +83,10 @@ pub(crate) fn install(
     Ok(if is_found || asked.is_none() { Outcome::Done } else { Outcome::Partly })
 }
 
-pub(crate) fn uninstall(
-    args: &UninstallArgs,
-    home: Option<&Path>,
-    env: &Env<'_>,
-    ui: &mut Ui,
-) -> Result<Outcome, CliError> {
-    let HostArg::Hermes(args) = &args.host;
-    let home = HermesHome::find(home, args.profile.as_deref(), env)?;
-    show(&home.uninstall(&stamp(ui), args.dry_run)?, args.dry_run, ui)?;
+pub(crate) fn uninstall(args: &UninstallArgs, (home, env): Where<'_>, ui: &mut Ui) -> Result<Outcome, CliError> {
+    let UninstallHost::Hermes(HomeArgs { profile, dry_run }) = &args.host;
+    let home = HermesHome::find(home, profile.as_deref(), env)?;
+    show(&home.uninstall(&stamp(ui), *dry_run)?, *dry_run, ui)?;
     Ok(Outcome::Done)
 }
 

@@ -57,9 +57,9 @@ pub(crate) fn run(
     let asked = parsed.global.home.as_deref();
     match &parsed.command {
         // Whose home is another one's.
-        Command::Install(args) => return install::install(args, asked, env, ui),
-        Command::Uninstall(args) => return install::uninstall(args, asked, env, ui),
-        Command::Doctor(args) if args.is_of_a_host() => return doctor::of_host(args, asked, env, ui),
+        Command::Install(args) => return install::install(args, (asked, env), ui),
+        Command::Uninstall(args) => return install::uninstall(args, (asked, env), ui),
+        Command::Doctor(args) if args.is_of_a_host() => return doctor::of_host(args, (asked, env), ui),
         _ => {}
     }
     let home = paths::home(asked, env)?;

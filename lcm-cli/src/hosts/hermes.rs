@@ -148,12 +148,12 @@ impl HermesHome {
     pub(crate) fn install(&self, program: &Path, now: &str, is_dry: bool) -> Result<Vec<Step>, CliError> {
         // What can be refused is refused before the first file is written.
         let before = self.config_text()?;
-        let engine = yaml::set(&before, "context", "engine", NAME);
-        let after = engine.and_then(|text| yaml::add(&text, "plugins", "enabled", NAME)).map_err(|Unclear| {
-            let what = format!("{} is written in a way that is not changed here", self.config().display());
-            CliError::usage(what, "write `engine: lcm` under `context:` and `- lcm` under `enabled:` of `plugins:` yourself, then install again")
-        });
-        let after = if self.is_configured(&before) { before.clone() } else { after? };
+        let after = match self.is_configured(&before) {
+            true => before.clone(),
+            false => yaml::set(&before, "context", "engine", NAME)
+                .and_then(|text| yaml::add(&text, "plugins", "enabled", NAME))
+                .map_err(|Unclear| self.unclear("write `engine: lcm` under `context:` and `- lcm` under `enabled:` of `plugins:` yourself, then install again"))?,
+        };
         let mut steps = Vec::new();
         let mut did = |part, what| steps.push(Step { part, what });
         let plugin = self.plugin();
@@ -193,8 +193,7 @@ impl HermesHome {
             Err(Unclear) => Err(Unclear),
         };
         let after = engine.and_then(|text| yaml::remove(&text, "plugins", "enabled", NAME)).map_err(|Unclear| {
-            let what = format!("{} is written in a way that is not changed here", self.config().display());
-            CliError::usage(what, "take lcm out of `context:` and `plugins:` yourself, then uninstall again")
+            self.unclear("take lcm out of `context:` and `plugins:` yourself, then uninstall again")
         })?;
         let mut steps = Vec::new();
         let mut did = |part, what| steps.push(Step { part, what });
@@ -224,6 +223,11 @@ impl HermesHome {
             format!("{} stays as it is; remove it yourself when nothing of it is wanted", self.data().display()),
         );
         Ok(steps)
+    }
+
+    /// The settings are written in a way that is not changed here.
+    fn unclear(&self, hint: &str) -> CliError {
+        CliError::usage(format!("{} is written in a way that is not changed here", self.config().display()), hint)
     }
 
     /// Writes the settings, and a copy of what they were.

@@ -238,16 +238,17 @@ impl Params {
     /// Whether a parameter is there and not `null`.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        self.0.iter().rfind(|(key, _)| key.as_bytes() == name.as_bytes()).is_some_and(|(_, value)| !value.is_null())
+        self.get(name).is_some_and(|value| !value.is_null())
     }
 
     /// Whether a parameter is this text.
     #[must_use]
     pub fn says(&self, name: &str, text: &str) -> bool {
-        self.0
-            .iter()
-            .rfind(|(key, _)| key.as_bytes() == name.as_bytes())
-            .is_some_and(|(_, value)| value.as_str() == Some(text))
+        self.get(name).and_then(Json::as_str) == Some(text)
+    }
+
+    fn get(&self, name: &str) -> Option<&Json> {
+        self.0.iter().rfind(|(key, _)| key.as_bytes() == name.as_bytes()).map(|(_, value)| value)
     }
 
     /// A text.
