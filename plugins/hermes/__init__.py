@@ -1193,7 +1193,6 @@ TURN_S = 15.0                   # keeping what a turn said; a store that somebod
 SELECT_S = 5.0                  # before every request of the user's
 COMPRESS_S = 110.0              # hosts give 120 s, or more, before they go on without it
 TOOL_S = 150.0                  # `lcm_expand_query` asks a model
-LOOKUP_S = 5.0                  # schemas and statuses
 RATIO_LEAST, RATIO_MOST = 0.35, 0.75    # of the window, where nobody says another threshold ...
 ROOM_TOKENS = 48_000            # ... and so many at least: the host's own prompt and tools are 20,000 to 30,000 of them
 ANSWER_TOKENS = 4_096           # left for the model's answer in a selected request
@@ -1210,7 +1209,7 @@ NAMES_OF_RATIO = ("LCM_COMPRESS_THRESHOLD_RATIO", "LCM_CONTEXT_THRESHOLD")
 NAMES_OF_TOKENS = ("LCM_COMPRESS_THRESHOLD_TOKENS", "LCM_ABSOLUTE_THRESHOLD_TOKENS")
 # Ours in the `lcm:` section; everything else there is a setting of the program.
 OWN_KEYS = ("context_threshold", "host_summaries", "prepare")
-STORE_REFUSED, BUSY = -32031, -32030
+STORE_REFUSED = -32031
 
 _ENGINES = _SHARED.__dict__.setdefault("engines", weakref.WeakSet())
 _PERSONS = _SHARED.__dict__.setdefault("persons", OrderedDict())
@@ -1388,7 +1387,7 @@ class LCMEngine(ContextEngine):
         self._config: _Config | None = None
         self._fallback = _Fallback()
         # What compress gave and the host has not confirmed, by the session it was asked for.
-        self._attempts: dict[str, tuple[Session, list]] = {}
+        self._attempts: dict[str, list] = {}
         self._futile_tokens = 0
         self._beside_tokens = 0
         self._selected_tokens = 0
@@ -1481,10 +1480,10 @@ class LCMEngine(ContextEngine):
     def _person(self, session_id: str) -> str:
         """Whose conversation a session is: the gateway's key of it. Helpers that the host makes without one work on sessions
         of which it was told before, or of which its database knows."""
-        if self._said_person is not None:
-            person = self._said_person
-        else:
-            person = _PERSONS.get(session_id) or self._person_in_database(session_id) or "owner"
+        person = self._said_person or _PERSONS.get(session_id) or self._person_in_database(session_id)
+        if person is None:
+            # Not remembered: the host may only not have told yet.
+            return "owner"
         _PERSONS[session_id] = person
         while len(_PERSONS) > PERSONS_MAX:
             _PERSONS.popitem(last=False)
@@ -1563,7 +1562,7 @@ class LCMEngine(ContextEngine):
             return False, None
         # What could not be made smaller is not tried at every request, unless the alternative is that it fails.
         if self._futile_tokens and tokens < self._futile_tokens * FUTILE_GROWTH and tokens < self.context_length * NEARLY_FULL:
-            return False, None
+            return False, f"lcm could not make {self._futile_tokens:,} tokens fewer; it tries again when there are more"
         return True, None
 
     @_neutral(False)
@@ -1572,7 +1571,8 @@ class LCMEngine(ContextEngine):
             return False
         if self._fold_wanted:
             return True
-        tokens = self._client().weigh(messages, session=self._session(), deadline=SELECT_S)
+        # Weighing keeps nothing.
+        tokens = self._client(kept=True).weigh(messages, session=self._session(), deadline=SELECT_S)
         return self._due(tokens + self._beside_tokens)[0]
 
     @_neutral(False)
@@ -1652,7 +1652,7 @@ class LCMEngine(ContextEngine):
         self._futile_tokens = 0
         # Hosts mark what they have written; what is new to them in this list has no such mark.
         shorter = [{key: value for key, value in message.items() if key != "_db_persisted"} for message in done.messages]
-        self._attempts[session.name] = (session, shorter)
+        self._attempts[session.name] = shorter
         self._last_compression_made_progress = True
         self.compression_count = 1
         folds = [fold for fold in answer.get("folds") or () if isinstance(fold, str)]
@@ -1690,10 +1690,10 @@ class LCMEngine(ContextEngine):
 
     def _publish(self, old_session_id: str) -> None:
         """The host has taken what compress gave: showing that list makes it what the session shows."""
-        attempt = self._attempts.pop(old_session_id, None)
+        shorter = self._attempts.get(old_session_id)
         self._attempts.clear()
-        if attempt is not None:
-            self._client().turn(self._session(), attempt[1], deadline=TURN_S)
+        if shorter is not None:
+            self._client().turn(self._session(), shorter, deadline=TURN_S)
 
     @_neutral(lambda: ([], 0))
     def prune_tool_results_only(self, messages: Any = None, current_tokens: Any = None, **_: Any) -> tuple:
@@ -1706,6 +1706,9 @@ class LCMEngine(ContextEngine):
     def select_context(self, request_messages: Any = None, *, conversation_messages: Any = None, incoming_message: Any = None,
                        budget_tokens: Any = 0, **_: Any) -> list | None:
         if not request_messages or not isinstance(request_messages, list):
+            return None
+        if not self._is_saved and not self._last_fold:
+            # Nothing was folded, and for what was not kept there is nothing to recall.
             return None
         head = next((at for at, message in enumerate(request_messages) if message.get("role") != "system"), len(request_messages))
         window = _count(budget_tokens) or self.context_length
@@ -1732,7 +1735,7 @@ class LCMEngine(ContextEngine):
 
     @_neutral(list)
     def get_tool_schemas(self) -> list:
-        return self._client().tools(deadline=START_S)
+        return self._client(kept=True).tools(deadline=START_S)
 
     def handle_tool_call(self, name: str = "", args: Any = None, messages: Any = None, **_: Any) -> str:
         try:

@@ -48,7 +48,7 @@ class Folding(Hosted):
 
     def test_an_attempt_that_the_host_dropped_changes_nothing(self):
         engine, messages = self.engine(), talk(40)
-        engine.compress(messages, current_tokens=90_000)
+        self.assertLess(len(engine.compress(messages, current_tokens=90_000)), len(messages))
         engine.on_session_reset()
         engine.bind_session_state(Database(), "other")
         engine.on_session_start("other", boundary_reason="compression", old_session_id="other")
@@ -165,6 +165,15 @@ class Manners(Hosted):
             json.loads(engine.handle_tool_call("lcm_grep", value))
             json.loads(engine.handle_tool_call(value, {"query": "x"}, messages=value))
 
+    def test_what_could_not_be_made_smaller_is_not_tried_again_at_once_and_says_why(self):
+        engine = self.engine(window=1_000_000)
+        newest = [{"role": "user", "content": "deep " * 400_000}]
+        self.assertIs(engine.compress(newest, current_tokens=400_000), newest)
+        is_due, why = engine.should_compress_info(401_000)
+        self.assertEqual((is_due, "could not make 400,000 tokens fewer" in why), (False, True))
+        self.assertTrue(engine.should_compress(430_000))
+        self.assertTrue(engine.should_compress(960_000))
+
     def test_unfinished_lists_come_back_as_they_are(self):
         engine = self.engine()
         for messages in ([], [{"role": "user", "content": "hi"}], "no list", None, [None], ["x"]):
@@ -223,15 +232,21 @@ class Owners(Hosted):
         self.assertTrue(self.sees(self.engine("child", db=known), "lantern"))
 
     def test_of_an_agent_without_a_database_nothing_is_kept_and_it_is_folded_all_the_same(self):
+        self.tell(self.engine("kept"), "kept")
         engine, messages = self.engine(), talk(40, about="secret")
         engine.bind_session_state(None, "s")
+        engine.get_tool_schemas()
+        self.assertIsNone(engine.select_context(messages, conversation_messages=messages, incoming_message=None, budget_tokens=90_000))
+        engine.should_compress_preflight(messages)
+        self.assertIsNone(plugin._SCRATCH.path, "nothing was folded, so nothing is made for it")
         shorter = engine.compress(messages, current_tokens=90_000)
         self.assertEqual(problems(shorter), [])
         self.assertLess(len(shorter), len(messages))
         engine.on_turn_complete(messages)
         engine.on_session_end("s", messages)
         engine.handle_tool_call("lcm_grep", {"query": "secret"}, messages=messages)
-        done = subprocess.run([real_program(), "--home", self.data, "export"], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([real_program(), "--home", self.data, "export"], capture_output=True, text=True, check=True, timeout=60)
+        self.assertIn("lantern", done.stdout)
         self.assertNotIn("secret", done.stdout)
 
 
