@@ -29,8 +29,8 @@ const CUT_OFF_MAX: usize = 16;
 const GROUP_MAX: usize = 8;
 /// A value that is longer is no path.
 const PATH_BYTES_MAX: usize = 400;
-/// What is read of all candidates: some milliseconds of weighing.
-const BYTES_MAX: usize = 1 << 20;
+/// What is read of all candidates, the best first: a few milliseconds of weighing.
+const TOKENS_MAX: u64 = 256 << 10;
 
 /// What is asked for.
 pub(super) struct Question<'a> {
@@ -68,6 +68,14 @@ pub(super) struct Candidate {
     pub(super) came: Came,
 }
 
+/// A place that may become one.
+struct Found {
+    placed: Placed,
+    came: Came,
+    /// How many are in front of it where it was found, or what it goes with.
+    nth: usize,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Came {
     /// It stands among the newest, which are shown, and is hidden because no provider takes it.
@@ -84,13 +92,14 @@ pub(super) fn find(
     question: &Question<'_>,
     shown: &Shown<'_>,
 ) -> Result<Vec<Candidate>, EngineError> {
-    let mut found: BTreeMap<Arrival, (Placed, Came)> = BTreeMap::new();
+    let mut found: BTreeMap<Arrival, Found> = BTreeMap::new();
     let mut take = |hits: Vec<Hit>, came: Came| {
-        for hit in hits {
+        for (nth, hit) in hits.into_iter().enumerate() {
             let place = shown.line.and_then(|line| line.position(hit.placed.arrival));
             let is_shown = place.is_some_and(|place| shown.places.contains(&place)) || shown.ids.contains(&hit.id);
             if !is_shown {
-                found.entry(hit.placed.arrival).or_insert((hit.placed, came));
+                let known = found.entry(hit.placed.arrival).or_insert(Found { placed: hit.placed, came, nth });
+                known.nth = known.nth.min(nth);
             }
         }
     };
@@ -114,7 +123,7 @@ pub(super) fn find(
     if let Some(line) = shown.line {
         for stand in cut_off(line.len(), &shown.places).into_iter().filter_map(|at| line.stands.get(at)) {
             if let Some(placed) = snapshot.find_place(question.scope, stand.arrival)? {
-                found.insert(stand.arrival, (placed, Came::CutOff));
+                found.insert(stand.arrival, Found { placed, came: Came::CutOff, nth: 0 });
             }
         }
         with_groups(snapshot, question.scope, line, shown, &mut found)?;
@@ -146,20 +155,23 @@ fn with_groups(
     scope: &Scope,
     line: &Line,
     shown: &Shown<'_>,
-    found: &mut BTreeMap<Arrival, (Placed, Came)>,
+    found: &mut BTreeMap<Arrival, Found>,
 ) -> Result<(), StoreError> {
-    let places: Vec<usize> = found.keys().filter_map(|arrival| line.position(*arrival)).collect();
-    let mut more: Vec<usize> = Vec::new();
-    for place in places {
-        more.extend(group(line, place).filter(|at| *at != place && !shown.places.contains(at)));
+    let of: Vec<(usize, usize)> =
+        found.iter().filter_map(|(arrival, found)| Some((line.position(*arrival)?, found.nth))).collect();
+    let mut more: BTreeMap<usize, usize> = BTreeMap::new();
+    for (place, nth) in of {
+        for at in group(line, place).filter(|at| *at != place && !shown.places.contains(at)) {
+            let known = more.entry(at).or_insert(nth);
+            *known = nth.min(*known);
+        }
     }
-    more.sort_unstable();
-    more.dedup();
-    for stand in more.into_iter().filter_map(|at| line.stands.get(at)) {
-        if !found.contains_key(&stand.arrival)
-            && let Some(placed) = snapshot.find_place(scope, stand.arrival)?
-        {
-            found.insert(stand.arrival, (placed, Came::WithAnother));
+    for (at, nth) in more {
+        let Some(stand) = line.stands.get(at) else { continue };
+        if let Some(known) = found.get_mut(&stand.arrival) {
+            known.nth = known.nth.min(nth);
+        } else if let Some(placed) = snapshot.find_place(scope, stand.arrival)? {
+            found.insert(stand.arrival, Found { placed, came: Came::WithAnother, nth });
         }
     }
     Ok(())
@@ -177,10 +189,18 @@ fn group(line: &Line, place: usize) -> Range<usize> {
 fn read(
     snapshot: &Snapshot,
     shown: &Shown<'_>,
-    found: BTreeMap<Arrival, (Placed, Came)>,
+    found: BTreeMap<Arrival, Found>,
 ) -> Result<Vec<Candidate>, EngineError> {
-    let found: Vec<(Placed, Came)> = found.into_values().collect();
-    let records: Vec<RecordNumber> = found.iter().map(|(placed, _)| placed.record).collect();
+    let mut found: Vec<Found> = found.into_values().collect();
+    found.sort_by_key(|found| found.nth);
+    let mut room = TOKENS_MAX;
+    found.retain(|found| {
+        let left = room.checked_sub(u64::from(found.placed.tokens));
+        room = left.unwrap_or(room);
+        left.is_some()
+    });
+    found.sort_by_key(|found| found.placed.arrival);
+    let records: Vec<RecordNumber> = found.iter().map(|found| found.placed.record).collect();
     let look = |buffer: &Buffer| {
         buffer.with_message(|message| message.tree().map(|tree| (buffer.id(), tree.role(), Told::of(&tree)))).ok()
     };
@@ -192,14 +212,12 @@ fn read(
     });
     let mut entries = Entries::new(snapshot);
     let mut candidates = Vec::with_capacity(found.len());
-    let mut room = BYTES_MAX;
-    for ((placed, came), (id, role, told)) in
+    for (Found { placed, came, .. }, (id, role, told)) in
         found.into_iter().zip(all).filter_map(|(found, read)| Some((found, read?)))
     {
-        let bytes = told.text.len() + told.results.iter().map(String::len).sum::<usize>();
-        // Of two that are equal, the one that is read first will do.
-        let Some(left) = room.checked_sub(bytes).filter(|_| !shown.ids.contains(&id)) else { continue };
-        room = left;
+        if shown.ids.contains(&id) {
+            continue;
+        }
         candidates.push(Candidate {
             entry: entries.named(&placed, id, role)?,
             place: shown.line.and_then(|line| line.position(placed.arrival)),

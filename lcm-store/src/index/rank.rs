@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use lcm_core::{Arrival, OrderKey, TimelineId};
 use rayon::prelude::*;
-use tantivy::postings::Postings;
+use tantivy::postings::{Postings, TermInfo};
 use tantivy::schema::IndexRecordOption;
 use tantivy::{DocSet, TERMINATED};
 
@@ -28,7 +28,7 @@ use super::inflect;
 use super::look::NumberHasher;
 use super::needle::{End, Needle};
 use super::reach::{Part, Reach, Reader, is_summary};
-use super::segments::{Opened, Segment};
+use super::segments::{Columns, Opened, Segment};
 use super::tail::{Fresh, Kept};
 use super::tokenize::{Splitter, length, token_hash};
 use super::words::{Admission, bounded, spanned};
@@ -50,10 +50,6 @@ const GROUPS_MAX: usize = 128;
 /// scope is not scored then.
 const GROUPS_FEW: usize = 24;
 const COMMON: f32 = 32.0;
-/// Places with less than this part of the best score are not followed when there are many: as neighbours they
-/// change nothing.
-const FAINT: f32 = 0.02;
-const MANY: usize = 4096;
 /// Below one in so many places with words, sums are kept for those alone.
 const SPARSE: usize = 16;
 
@@ -105,13 +101,6 @@ impl Question {
     }
 }
 
-/// What is known of one place that has words of the question.
-#[derive(Clone, Copy, Debug)]
-struct Scored {
-    facts: Facts,
-    score: f32,
-}
-
 /// A place that was found, with its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ranked {
@@ -159,6 +148,13 @@ struct Sums {
     lengths: u64,
 }
 
+impl Sums {
+    /// Whether what stands in so many places is passed over in a long question.
+    fn is_common(&self, with: u64) -> bool {
+        float(with) * COMMON > float(self.places)
+    }
+}
+
 /// Finds the best places for a question, best first, at least `max` of them where there are as many; and says how many
 /// places that are not indexed cannot be read.
 pub(crate) fn rank(
@@ -170,71 +166,121 @@ pub(crate) fn rank(
     max: usize,
 ) -> Result<(Vec<Ranked>, u64), StoreError> {
     let mut sums = Sums::default();
-    let mut sources = Vec::new();
-    for segment in opened.map(|opened| opened.segments.as_slice()).unwrap_or_default() {
-        sources.push(in_segment(question, reach, segment, &mut sums)?);
+    let segments = opened.map(|opened| opened.segments.as_slice()).unwrap_or_default();
+    let mut indexed = Vec::with_capacity(segments.len());
+    for segment in segments {
+        indexed.push(Indexed::new(question, reach, segment, &mut sums)?);
     }
-    let (source, lost) = match kept {
+    let (tail, lost) = match kept {
         Some(kept) => (in_kept(question, reach, kept, above, &mut sums)?, kept.lost(above, reach.last)),
         None => in_truth(question, reach, above, &mut sums)?,
     };
-    sources.push(source);
-    let scored = score(question, &sources, &sums, max)?;
-    Ok((with_neighbours(scored, reach, max)?, lost))
+    let is_long = question.groups.len() > GROUPS_FEW;
+    let is_passed_over: Vec<bool> = (0..question.groups.len())
+        .map(|group| is_long && sums.is_common(indexed.iter().map(|segment| segment.at_least(group)).sum()))
+        .collect();
+    let mut sources = Vec::with_capacity(indexed.len() + 1);
+    for segment in indexed {
+        sources.push(segment.counted(&is_passed_over)?);
+    }
+    sources.push(tail);
+    let mut views = Vec::with_capacity(sources.len());
+    for source in &sources {
+        views.push(source.places.view()?);
+    }
+    let scores = score(question, &sources, &views, &sums, &is_passed_over);
+    // A place owes at most 0.7 of a neighbour's score to its neighbours, so whoever comes in front stands in or
+    // beside the best few.
+    let best = best(&views, &scores, max.saturating_mul(2).saturating_add(32));
+    Ok((with_neighbours(&best, &views, &scores, reach)?, lost))
 }
 
-fn in_segment(
-    question: &Question,
-    reach: &Reach<'_>,
-    segment: &Arc<Segment>,
-    sums: &mut Sums,
-) -> Result<Source, StoreError> {
-    let columns = segment.columns()?;
-    let mut admission = Admission::new(reach, columns);
-    let spanned = spanned(segment, reach)?;
-    let mut reached: Option<Vec<u32>> = None;
-    // Nearly always all that is in a segment is in scope; then no document of it is asked about.
-    let mut is_whole = false;
-    match spanned {
-        Some(docs) => {
-            let mut inside = Vec::with_capacity(docs.len());
-            for doc in docs {
-                if admission.is_reached(doc)? {
-                    sums.places += 1;
-                    sums.lengths += columns.length.get_val(doc);
-                    inside.push(doc);
+/// A segment of the index, and what of it is in scope.
+struct Indexed<'a> {
+    segment: &'a Arc<Segment>,
+    admission: Admission<'a>,
+    /// Documents in scope, rising, where the scope names sessions.
+    reached: Option<Vec<u32>>,
+    /// Nearly always all that is in a segment is in scope; then no document of it is asked about.
+    is_whole: bool,
+    /// For each group, its words that are in the segment.
+    terms: Vec<Vec<TermInfo>>,
+}
+
+impl<'a> Indexed<'a> {
+    fn new(
+        question: &Question,
+        reach: &'a Reach<'_>,
+        segment: &'a Arc<Segment>,
+        sums: &mut Sums,
+    ) -> Result<Self, StoreError> {
+        let columns = segment.columns()?;
+        let mut admission = Admission::new(reach, columns);
+        let mut reached: Option<Vec<u32>> = None;
+        let mut is_whole = false;
+        match spanned(segment, reach)? {
+            Some(docs) => {
+                let mut inside = Vec::with_capacity(docs.len());
+                for doc in docs {
+                    if admission.is_reached(doc)? {
+                        sums.places += 1;
+                        sums.lengths += columns.length.get_val(doc);
+                        inside.push(doc);
+                    }
+                }
+                reached = Some(inside);
+            }
+            None => {
+                let mut totals: Vec<(u64, (u64, u64))> =
+                    segment.totals()?.iter().map(|(timeline, sum)| (*timeline, *sum)).collect();
+                totals.sort_unstable();
+                is_whole = columns.arrival.max_value() <= reach.last;
+                for (timeline, (places, lengths)) in totals {
+                    let part = reach.part(timeline)?;
+                    is_whole &= part == Part::All;
+                    if part != Part::Nothing {
+                        sums.places += places;
+                        sums.lengths += lengths;
+                    }
                 }
             }
-            reached = Some(inside);
         }
-        None => {
-            let mut totals: Vec<(u64, (u64, u64))> =
-                segment.totals()?.iter().map(|(timeline, sum)| (*timeline, *sum)).collect();
-            totals.sort_unstable();
-            is_whole = columns.arrival.max_value() <= reach.last;
-            for (timeline, (places, lengths)) in totals {
-                let part = reach.part(timeline)?;
-                is_whole &= part == Part::All;
-                if part != Part::Nothing {
-                    sums.places += places;
-                    sums.lengths += lengths;
-                }
+        let mut terms = Vec::with_capacity(question.groups.len());
+        for group in &question.groups {
+            let mut known = Vec::new();
+            for form in &group.forms {
+                known.extend(segment.term(form)?);
             }
+            terms.push(known);
         }
+        Ok(Self { segment, admission, reached, is_whole, terms })
     }
-    let mut counts = Vec::with_capacity(question.groups.len());
-    for group in &question.groups {
-        let mut lists = Vec::new();
-        for form in &group.forms {
-            lists.extend(segment.with_token(form, IndexRecordOption::WithFreqs)?);
+
+    /// In so many places at least a group stands, told without reading where.
+    fn at_least(&self, group: usize) -> u64 {
+        let most = self.terms[group].iter().map(|term| u64::from(term.doc_freq)).max();
+        most.filter(|_| self.is_whole).unwrap_or_default()
+    }
+
+    /// Reads where the groups stand that are not passed over.
+    fn counted(mut self, is_passed_over: &[bool]) -> Result<Source, StoreError> {
+        let mut counts = Vec::with_capacity(self.terms.len());
+        for (terms, is_passed_over) in std::mem::take(&mut self.terms).iter().zip(is_passed_over) {
+            counts.push(if *is_passed_over { Vec::new() } else { self.places_with(terms)? });
         }
-        let mut found: Vec<Count> = Vec::new();
-        let several = lists.len() > 1;
-        for mut postings in lists {
+        Ok(Source { counts, places: Places::Segment(self.segment.clone()) })
+    }
+
+    fn places_with(&mut self, terms: &[TermInfo]) -> Result<Vec<Count>, StoreError> {
+        let most: u32 = terms.iter().map(|term| term.doc_freq).sum();
+        let most = self.reached.as_ref().map_or(usize::MAX, Vec::len).min(usize::try_from(most).unwrap_or(0));
+        let mut found: Vec<Count> = Vec::with_capacity(most);
+        for term in terms {
+            let mut postings = self.segment.postings(term, IndexRecordOption::WithFreqs)?;
             let mut doc = postings.doc();
             let mut at = 0;
             while doc != TERMINATED {
-                let is_reached = match &reached {
+                let is_reached = match &self.reached {
                     Some(docs) => {
                         // Both rise; what lies between is jumped over.
                         at += docs[at..].partition_point(|known| *known < doc);
@@ -247,7 +293,7 @@ fn in_segment(
                             None => break,
                         }
                     }
-                    None => is_whole || admission.is_reached(doc)?,
+                    None => self.is_whole || self.admission.is_reached(doc)?,
                 };
                 if is_reached {
                     found.push(Count { number: doc, times: postings.term_freq() });
@@ -255,7 +301,7 @@ fn in_segment(
                 doc = postings.advance();
             }
         }
-        if several {
+        if terms.len() > 1 {
             found.sort_by_key(|count| count.number);
             found.dedup_by(|next, kept| {
                 let same = next.number == kept.number;
@@ -265,9 +311,8 @@ fn in_segment(
                 same
             });
         }
-        counts.push(found);
+        Ok(found)
     }
-    Ok(Source { counts, places: Places::Segment(segment.clone()) })
 }
 
 fn in_kept(
@@ -380,8 +425,120 @@ fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums)
     Ok((Source { counts, places: Places::Tail(places) }, lost))
 }
 
+/// What scoring reads of a source's places, by number.
+enum View<'a> {
+    Segment {
+        segment: &'a Segment,
+        columns: &'a Columns,
+        lengths: &'a [u32],
+    },
+    /// Rising by arrival.
+    Tail(&'a [Facts]),
+}
+
+impl Places {
+    fn view(&self) -> Result<View<'_>, StoreError> {
+        Ok(match self {
+            Self::Segment(segment) => {
+                View::Segment { segment, columns: segment.columns()?, lengths: segment.lengths()? }
+            }
+            Self::Tail(places) => View::Tail(places),
+        })
+    }
+}
+
+impl View<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Segment { lengths, .. } => lengths.len(),
+            Self::Tail(places) => places.len(),
+        }
+    }
+
+    fn length(&self, number: u32) -> u64 {
+        let at = usize::try_from(number).ok();
+        match self {
+            Self::Segment { lengths, .. } => at.and_then(|at| lengths.get(at)).copied().map_or(0, u64::from),
+            Self::Tail(places) => at.and_then(|at| places.get(at)).map_or(0, |place| place.length),
+        }
+    }
+
+    fn facts(&self, number: u32) -> Facts {
+        match self {
+            Self::Segment { columns, .. } => Facts {
+                arrival: columns.arrival.get_val(number),
+                timeline: columns.timeline.get_val(number),
+                anchor: columns.anchor.get_val(number),
+                length: columns.length.get_val(number),
+            },
+            Self::Tail(places) => {
+                usize::try_from(number).ok().and_then(|at| places.get(at)).copied().unwrap_or_default()
+            }
+        }
+    }
+
+    fn arrival(&self, number: u32) -> u64 {
+        match self {
+            Self::Segment { columns, .. } => columns.arrival.get_val(number),
+            Self::Tail(_) => self.facts(number).arrival,
+        }
+    }
+
+    /// The number of a place; `near` is that of another one.
+    fn number_of(&self, arrival: u64, near: (u64, u32)) -> Result<Option<u32>, StoreError> {
+        Ok(match self {
+            Self::Segment { segment, .. } => {
+                // Documents nearly always follow one another as places do.
+                let (of, number) = near;
+                let apart = arrival.wrapping_sub(of).cast_signed();
+                let guess = u32::try_from(i64::from(number).saturating_add(apart)).unwrap_or(u32::MAX);
+                segment.doc_of(arrival, guess)?
+            }
+            Self::Tail(places) => {
+                let at = places.binary_search_by_key(&arrival, |place| place.arrival).ok();
+                at.and_then(|at| u32::try_from(at).ok())
+            }
+        })
+    }
+}
+
+/// Scores of a source's places.
+enum Scores {
+    /// By number, rising, of those that have words of the question.
+    Few(Vec<(u32, f32)>),
+    /// Of each.
+    All(Vec<f32>),
+}
+
+impl Scores {
+    fn get(&self, number: u32) -> f32 {
+        match self {
+            Self::Few(scores) => {
+                let at = scores.binary_search_by_key(&number, |(number, _)| *number);
+                at.map_or(0.0, |at| scores[at].1)
+            }
+            Self::All(scores) => {
+                usize::try_from(number).ok().and_then(|at| scores.get(at)).copied().unwrap_or_default()
+            }
+        }
+    }
+
+    fn each(&self, mut each: impl FnMut(u32, f32)) {
+        match self {
+            Self::Few(scores) => scores.iter().for_each(|(number, score)| each(*number, *score)),
+            Self::All(scores) => (0..).zip(scores).for_each(|(number, score)| each(number, *score)),
+        }
+    }
+}
+
 /// Scores every place that has words of the question.
-fn score(question: &Question, sources: &[Source], sums: &Sums, max: usize) -> Result<Vec<Scored>, StoreError> {
+fn score(
+    question: &Question,
+    sources: &[Source],
+    views: &[View<'_>],
+    sums: &Sums,
+    is_passed_over: &[bool],
+) -> Vec<Scores> {
     let places = float(sums.places);
     let average = (float(sums.lengths) / places.max(1.0)).max(1.0);
     let is_long = question.groups.len() > GROUPS_FEW;
@@ -391,24 +548,22 @@ fn score(question: &Question, sources: &[Source], sums: &Sums, max: usize) -> Re
         .enumerate()
         .map(|(group, asked)| {
             let with: usize = sources.iter().map(|source| source.counts[group].len()).sum();
-            let with = float(u64::try_from(with).unwrap_or(u64::MAX)).min(places);
-            let is_passed_over = is_long && with * COMMON > places;
+            let with = u64::try_from(with).unwrap_or(u64::MAX);
+            let is_passed_over = is_passed_over[group] || (is_long && sums.is_common(with));
+            let with = float(with).min(places);
             (!is_passed_over).then(|| asked.weight * (1.0 + (places - with + 0.5) / (with + 0.5)).ln())
         })
         .collect();
-    let mut found = Vec::with_capacity(sources.len());
-    for source in sources {
-        let lengths = source.places.lengths()?;
+    let score = |(source, view): (&Source, &View<'_>)| {
         let part = |count: &Count, weight: f32| {
             let times = float(u64::from(count.times));
-            let length = float(lengths.get(count.number));
+            let length = float(view.length(count.number));
             weight * times * (K1 + 1.0) / (times + K1 * (1.0 - B + B * length / average))
         };
         let groups = || source.counts.iter().zip(&weights).filter_map(|(counts, weight)| Some((counts, (*weight)?)));
         let counted: usize = groups().map(|(counts, _)| counts.len()).sum();
-        let mut scores: Vec<(u32, f32)>;
-        if counted < lengths.len() / SPARSE {
-            scores = Vec::with_capacity(counted);
+        if counted < view.len() / SPARSE {
+            let mut scores = Vec::with_capacity(counted);
             for (counts, weight) in groups() {
                 scores.extend(counts.iter().map(|count| (count.number, part(count, weight))));
             }
@@ -421,103 +576,83 @@ fn score(question: &Question, sources: &[Source], sums: &Sums, max: usize) -> Re
                 }
                 same
             });
-        } else {
-            let mut dense = vec![0.0_f32; lengths.len()];
-            for (counts, weight) in groups() {
-                for count in counts {
-                    if let Some(score) = usize::try_from(count.number).ok().and_then(|at| dense.get_mut(at)) {
-                        *score += part(count, weight);
-                    }
+            return Scores::Few(scores);
+        }
+        let mut scores = vec![0.0_f32; view.len()];
+        for (counts, weight) in groups() {
+            for count in counts {
+                if let Some(score) = usize::try_from(count.number).ok().and_then(|at| scores.get_mut(at)) {
+                    *score += part(count, weight);
                 }
             }
-            scores = (0..).zip(dense).filter(|(_, score)| *score > 0.0).collect();
         }
-        found.push(scores);
-    }
-    let many = found.iter().map(Vec::len).sum::<usize>() > MANY.max(max.saturating_mul(8));
-    let best = found.iter().flatten().map(|(_, score)| *score).fold(0.0, f32::max);
-    let least = if many { best * FAINT } else { 0.0 };
-    let mut all = Vec::new();
-    for (source, found) in sources.iter().zip(found) {
-        for (number, score) in found.into_iter().filter(|(_, score)| *score >= least) {
-            all.push(Scored { facts: source.places.facts(number)?, score });
-        }
-    }
-    Ok(all)
+        Scores::All(scores)
+    };
+    sources.iter().zip(views).map(score).collect()
 }
 
-/// The lengths of a source's places, by number.
-enum Lengths<'a> {
-    Segment(&'a [u32]),
-    Tail(&'a [Facts]),
+/// A place that has words of the question.
+#[derive(Clone, Copy)]
+struct Scored {
+    source: usize,
+    number: u32,
+    score: f32,
 }
 
-impl Lengths<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Segment(lengths) => lengths.len(),
-            Self::Tail(places) => places.len(),
-        }
-    }
-
-    fn get(&self, number: u32) -> u64 {
-        let at = usize::try_from(number).ok();
-        match self {
-            Self::Segment(lengths) => at.and_then(|at| lengths.get(at)).copied().map_or(0, u64::from),
-            Self::Tail(places) => at.and_then(|at| places.get(at)).map_or(0, |place| place.length),
-        }
-    }
-}
-
-impl Places {
-    fn lengths(&self) -> Result<Lengths<'_>, StoreError> {
-        Ok(match self {
-            Self::Segment(segment) => Lengths::Segment(segment.lengths()?),
-            Self::Tail(places) => Lengths::Tail(places),
-        })
-    }
-
-    fn facts(&self, number: u32) -> Result<Facts, StoreError> {
-        Ok(match self {
-            Self::Segment(segment) => {
-                let columns = segment.columns()?;
-                Facts {
-                    arrival: columns.arrival.get_val(number),
-                    timeline: columns.timeline.get_val(number),
-                    anchor: columns.anchor.get_val(number),
-                    length: columns.length.get_val(number),
-                }
+/// The best places, at most `max`, best first and of equal ones the newest.
+fn best(views: &[View<'_>], scores: &[Scores], max: usize) -> Vec<Scored> {
+    let arrival = |place: &Scored| views[place.source].arrival(place.number);
+    let best_first = |a: &Scored, b: &Scored| b.score.total_cmp(&a.score).then_with(|| arrival(b).cmp(&arrival(a)));
+    let mut best: Vec<Scored> = Vec::new();
+    let mut least = 0.0;
+    for (source, scores) in scores.iter().enumerate() {
+        scores.each(|number, score| {
+            if score <= 0.0 || score < least {
+                return;
             }
-            Self::Tail(places) => {
-                usize::try_from(number).ok().and_then(|at| places.get(at)).copied().unwrap_or_default()
+            best.push(Scored { source, number, score });
+            if best.len() >= max.saturating_mul(2) {
+                best.select_nth_unstable_by(max - 1, best_first);
+                best.truncate(max);
+                least = best[max - 1].score;
             }
-        })
+        });
     }
+    best.sort_unstable_by(best_first);
+    best.truncate(max);
+    best
 }
 
 /// Adds to each of the best places a part of what its neighbours score, and the neighbours themselves.
-fn with_neighbours(mut scored: Vec<Scored>, reach: &Reach<'_>, max: usize) -> Result<Vec<Ranked>, StoreError> {
-    let best_first = |a: &Scored, b: &Scored| b.score.total_cmp(&a.score).then(b.facts.arrival.cmp(&a.facts.arrival));
-    let by_arrival: HashMap<u64, f32, BuildHasherDefault<NumberHasher>> =
-        scored.iter().map(|place| (place.facts.arrival, place.score)).collect();
-    // A place owes at most 0.7 of a neighbour's score to its neighbours, so whoever comes in front stands in or
-    // beside the best few.
-    let few = max.saturating_mul(2).saturating_add(32);
-    if scored.len() > few {
-        scored.select_nth_unstable_by(few - 1, best_first);
-        scored.truncate(few);
-    }
-    scored.sort_unstable_by(best_first);
-    let own = |arrival: u64| by_arrival.get(&arrival).copied().unwrap_or(0.0);
+fn with_neighbours(
+    best: &[Scored],
+    views: &[View<'_>],
+    scores: &[Scores],
+    reach: &Reach<'_>,
+) -> Result<Vec<Ranked>, StoreError> {
+    let own = |arrival: Option<u64>, near| {
+        let Some(arrival) = arrival else { return Ok(0.0) };
+        for (view, scores) in views.iter().zip(scores) {
+            let score = view.number_of(arrival, near)?.map_or(0.0, |number| scores.get(number));
+            if score > 0.0 {
+                return Ok(score);
+            }
+        }
+        Ok::<f32, StoreError>(0.0)
+    };
     let mut ranked: HashMap<u64, Ranked, BuildHasherDefault<NumberHasher>> = HashMap::default();
-    for place in &scored {
+    for place in best {
         // The place itself in the middle, two on each side.
-        let around = around(reach, &place.facts)?;
-        for (at, arrival) in around.iter().enumerate().skip(1).take(3) {
-            let Some(arrival) = *arrival else { continue };
-            let beside = |at: usize| around[at].map_or(0.0, own);
-            let score = own(arrival) + NEIGHBOUR * (beside(at - 1) + beside(at + 1));
-            ranked.entry(arrival).or_insert(Ranked { arrival, score, has_words: by_arrival.contains_key(&arrival) });
+        let facts = views[place.source].facts(place.number);
+        let around = around(reach, &facts)?;
+        let mut scores = [0.0; 5];
+        for (score, arrival) in scores.iter_mut().zip(around) {
+            *score = own(arrival, (facts.arrival, place.number))?;
+        }
+        for at in 1..4 {
+            let Some(arrival) = around[at] else { continue };
+            let score = scores[at] + NEIGHBOUR * (scores[at - 1] + scores[at + 1]);
+            ranked.entry(arrival).or_insert(Ranked { arrival, score, has_words: scores[at] > 0.0 });
         }
     }
     let mut ranked: Vec<Ranked> = ranked.into_values().collect();

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use tantivy::columnar::ColumnValues;
 use tantivy::directory::error::OpenReadError;
 use tantivy::index::{SegmentComponent, SegmentId};
-use tantivy::postings::SegmentPostings;
+use tantivy::postings::{SegmentPostings, TermInfo};
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocSet, Index, InvertedIndexReader, SegmentMeta, SegmentReader, TERMINATED, TantivyError, Term};
 
@@ -110,6 +110,7 @@ pub(crate) struct Segment {
     columns: OnceLock<Columns>,
     totals: OnceLock<Totals>,
     lengths: OnceLock<Vec<u32>>,
+    by_arrival: OnceLock<Vec<u32>>,
 }
 
 /// What the index keeps of places, by document.
@@ -280,6 +281,7 @@ impl Segment {
             columns: OnceLock::new(),
             totals: OnceLock::new(),
             lengths: OnceLock::new(),
+            by_arrival: OnceLock::new(),
         })
     }
 
@@ -314,6 +316,17 @@ impl Segment {
         postings.map_err(io_error)
     }
 
+    /// Where the documents with a token are found, and how many they are.
+    pub(crate) fn term(&self, token: &str) -> tantivy::Result<Option<TermInfo>> {
+        let term = Term::from_field_text(self.fields.text, token);
+        self.inverted(self.fields.text)?.get_term_info(&term).map_err(io_error)
+    }
+
+    /// The documents with a token of this segment.
+    pub(crate) fn postings(&self, term: &TermInfo, option: IndexRecordOption) -> tantivy::Result<SegmentPostings> {
+        self.inverted(self.fields.text)?.read_postings_from_terminfo(term, option).map_err(io_error)
+    }
+
     /// The documents of a timeline.
     pub(crate) fn of_timeline(&self, timeline: u64) -> tantivy::Result<Option<SegmentPostings>> {
         let term = Term::from_field_u64(self.fields.timeline, timeline);
@@ -333,6 +346,31 @@ impl Segment {
         let column = &self.columns()?.length;
         let lengths = (0..self.docs).map(|doc| u32::try_from(column.get_val(doc)).unwrap_or(u32::MAX)).collect();
         Ok(self.lengths.get_or_init(|| lengths))
+    }
+
+    /// The document of a place. It is looked for at `guess` first.
+    pub(crate) fn doc_of(&self, arrival: u64, guess: u32) -> tantivy::Result<Option<u32>> {
+        let column = &self.columns()?.arrival;
+        if arrival < column.min_value() || arrival > column.max_value() {
+            return Ok(None);
+        }
+        if guess < self.docs && column.get_val(guess) == arrival {
+            return Ok(Some(guess));
+        }
+        let by_arrival = self.by_arrival()?;
+        let at = by_arrival.partition_point(|doc| column.get_val(*doc) < arrival);
+        Ok(by_arrival.get(at).copied().filter(|doc| column.get_val(*doc) == arrival))
+    }
+
+    /// The documents by their arrivals; sorted once.
+    fn by_arrival(&self) -> tantivy::Result<&[u32]> {
+        if let Some(docs) = self.by_arrival.get() {
+            return Ok(docs);
+        }
+        let column = &self.columns()?.arrival;
+        let mut docs: Vec<u32> = (0..self.docs).collect();
+        docs.sort_by_cached_key(|doc| column.get_val(*doc));
+        Ok(self.by_arrival.get_or_init(|| docs))
     }
 
     /// Documents and summed lengths of each timeline; counted once.
