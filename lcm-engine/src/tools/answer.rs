@@ -8,6 +8,7 @@
 //! The budget is counted over the whole text, by the stored count and by a plain one of four characters a token: the
 //! larger of the two, so that neither host nor model finds more than was asked for.
 
+use std::cell::Cell;
 use std::fmt::Write;
 
 use lcm_core::tokens::{Estimate, TokenCounter};
@@ -33,11 +34,13 @@ const TAIL_CHARS: usize = 160;
 #[derive(Clone)]
 pub(super) struct Object {
     text: String,
+    /// So many bytes of it were counted, and take this.
+    counted: Cell<(usize, Cost)>,
 }
 
 impl Object {
     pub(super) fn new() -> Self {
-        Self { text: "{".to_owned() }
+        Self { text: "{".to_owned(), counted: Cell::default() }
     }
 
     fn key(&mut self, key: &str) {
@@ -60,6 +63,15 @@ impl Object {
     pub(super) fn quote(&mut self, key: &str, said: &str) -> &mut Self {
         self.key(key);
         push_quote(&mut self.text, said);
+        self
+    }
+
+    /// What was said, as it was made to fit.
+    pub(super) fn quoted(&mut self, key: &str, quoted: &Quoted) -> &mut Self {
+        self.key(key);
+        let before = self.cost();
+        self.text.push_str(&quoted.text);
+        self.counted.set((self.text.len(), before.and(quoted.cost)));
         self
     }
 
@@ -123,10 +135,21 @@ impl Object {
         self.text
     }
 
-    /// What it takes as it is now.
+    /// What it takes as it is now: never less than counted as a whole, since parts of a word cost no less than the word.
     pub(super) fn cost(&self) -> Cost {
-        Cost::of(&self.text)
+        let (bytes, cost) = self.counted.get();
+        let cost = if bytes < self.text.len() { cost.and(Cost::of(&self.text[bytes..])) } else { cost };
+        self.counted.set((self.text.len(), cost));
+        cost
     }
+}
+
+/// The beginning of a text that fits into some room, quoted.
+pub(super) struct Quoted {
+    text: String,
+    cost: Cost,
+    /// Bytes of what was said that it holds; at a border between characters.
+    pub(super) end: usize,
 }
 
 /// Appends a text as a JSON string. Nothing in it ends the line for anybody, and nothing in it is a mark of ours.
@@ -152,8 +175,11 @@ fn push_quote(out: &mut String, said: &str) {
 
 fn push_escaped(out: &mut String, said: &str) {
     out.reserve(said.len());
-    let mut plain = 0;
-    for (at, c) in said.char_indices() {
+    let (mut plain, mut at) = (0, 0);
+    while let Some(found) = said.as_bytes()[at..].iter().position(|byte| MAY_NEED_ESCAPE[usize::from(*byte)]) {
+        at += found;
+        let Some(c) = said[at..].chars().next() else { break };
+        let end = at + c.len_utf8();
         let escape = match c {
             '"' => "\\\"",
             '\\' => "\\\\",
@@ -162,19 +188,34 @@ fn push_escaped(out: &mut String, said: &str) {
             '\t' => "\\t",
             '[' if is_mark(&said.as_bytes()[at..]) => "\\u005b",
             c if c < ' ' || matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}') => "",
-            _ => continue,
+            _ => {
+                at = end;
+                continue;
+            }
         };
         out.push_str(&said[plain..at]);
-        plain = at + c.len_utf8();
         match escape {
             "" => {
                 let _written = write!(out, "\\u{:04x}", u32::from(c));
             }
             escape => out.push_str(escape),
         }
+        (plain, at) = (end, end);
     }
     out.push_str(&said[plain..]);
 }
+
+/// Bytes with which a character begins that may be written as an escape.
+static MAY_NEED_ESCAPE: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        // 0xc2 begins U+0080 to U+00BF, 0xe2 U+2000 to U+2FFF.
+        bytes[byte] = byte < 0x20 || matches!(byte, 0x22 | 0x5b | 0x5c | 0x7f | 0xc2 | 0xe2);
+        byte += 1;
+    }
+    bytes
+};
 
 /// Whether a bracket begins what reads like a mark of ours.
 fn is_mark(text: &[u8]) -> bool {
@@ -192,7 +233,7 @@ pub(super) fn rfc3339(ms: i64) -> String {
 }
 
 /// What a text takes of a budget, or what is left of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
     pub(super) tokens: u64,
     pub(super) chars: usize,
@@ -203,6 +244,11 @@ impl Cost {
         Self { tokens: u64::from(Estimate.count_text(text)).max(plain_tokens(text)), chars: text.chars().count() }
     }
 
+    /// What both take.
+    fn and(self, other: Self) -> Self {
+        Self { tokens: self.tokens.saturating_add(other.tokens), chars: self.chars.saturating_add(other.chars) }
+    }
+
     fn is_within(self, room: Self) -> bool {
         self.tokens <= room.tokens && self.chars <= room.chars
     }
@@ -210,6 +256,9 @@ impl Cost {
 
 /// Four characters of ASCII a token, two of other letters, one of those that are wide.
 fn plain_tokens(text: &str) -> u64 {
+    if text.is_ascii() {
+        return u64::try_from(text.len()).unwrap_or(u64::MAX).div_ceil(CHARS_A_TOKEN);
+    }
     let (mut ascii, mut wide, mut other) = (0_u64, 0_u64, 0_u64);
     for c in text.chars() {
         match c {
@@ -244,8 +293,7 @@ impl Budget {
 
     /// Takes what is written already.
     pub(super) fn take(&mut self, cost: Cost) {
-        self.used.tokens = self.used.tokens.saturating_add(cost.tokens);
-        self.used.chars = self.used.chars.saturating_add(cost.chars);
+        self.used = self.used.and(cost);
     }
 
     /// What is left, when the end of the answer is written too.
@@ -273,27 +321,33 @@ impl Budget {
     }
 }
 
+impl Quoted {
+    /// As much of a text as fits into some room.
+    pub(super) fn fitting(said: &str, room: Cost) -> Self {
+        let chars = usize::try_from(room.tokens.saturating_mul(CHARS_A_TOKEN)).unwrap_or(usize::MAX).min(room.chars);
+        let mut end = said.char_indices().nth(chars).map_or(said.len(), |(at, _)| at);
+        let mut text = String::new();
+        loop {
+            text.clear();
+            push_quote(&mut text, &said[..end]);
+            let cost = Cost::of(&text);
+            if end == 0 || cost.is_within(room) {
+                return Self { text, cost, end };
+            }
+            // Nearly what fits, a little less; always less than before.
+            let part = |room: u64, cost: u64| (u128::from(room) * 1000 / u128::from(cost.max(1))).min(1000);
+            let number = |chars: usize| u64::try_from(chars).unwrap_or(u64::MAX);
+            let part = part(room.tokens, cost.tokens).min(part(number(room.chars), number(cost.chars)));
+            let bytes = u128::from(number(end)) * part / 1010;
+            let bytes = usize::try_from(bytes).unwrap_or(0).min(end - 1);
+            end = said.floor_char_boundary(bytes);
+        }
+    }
+}
+
 /// How many bytes of a text fit into some room when they are quoted; at a border between characters.
 pub(super) fn fitting(said: &str, room: Cost) -> usize {
-    let chars = usize::try_from(room.tokens.saturating_mul(CHARS_A_TOKEN)).unwrap_or(usize::MAX).min(room.chars);
-    let mut end = said.char_indices().nth(chars).map_or(said.len(), |(at, _)| at);
-    let mut shown = String::new();
-    while end > 0 {
-        shown.clear();
-        push_quote(&mut shown, &said[..end]);
-        let cost = Cost::of(&shown);
-        if cost.is_within(room) {
-            return end;
-        }
-        // Nearly what fits, a little less; always less than before.
-        let part = |room: u64, cost: u64| (u128::from(room) * 1000 / u128::from(cost.max(1))).min(1000);
-        let number = |chars: usize| u64::try_from(chars).unwrap_or(u64::MAX);
-        let part = part(room.tokens, cost.tokens).min(part(number(room.chars), number(cost.chars)));
-        let bytes = u128::from(number(end)) * part / 1010;
-        let bytes = usize::try_from(bytes).unwrap_or(0).min(end - 1);
-        end = said.floor_char_boundary(bytes);
-    }
-    0
+    Quoted::fitting(said, room).end
 }
 
 /// An error in the form in which tools answer.

@@ -8,7 +8,7 @@ use lcm_core::{Arrival, NodeId, Role, canon};
 use lcm_store::{Buffer, Filter, Kinds, Placed, RecordNumber, Scope, Snapshot, Store, Words};
 
 use super::access::Access;
-use super::answer::{Budget, Cost, Object, echo, fitting, rfc3339};
+use super::answer::{Budget, Cost, Object, Quoted, echo, fitting, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::message::{Form, Parts};
 use super::reach::Reach;
@@ -466,8 +466,11 @@ impl Page<'_> {
                 tokens: left.tokens.saturating_sub(cost.tokens + 4),
                 chars: left.chars.saturating_sub(cost.chars + 16),
             };
-            let mut end = fitting(rest, room);
-            if end < rest.len() {
+            let quoted = Quoted::fitting(rest, room);
+            let mut end = quoted.end;
+            if end == rest.len() {
+                item.quoted(name, &quoted);
+            } else {
                 room.tokens = room.tokens.saturating_sub(if self.is_small { 12 } else { CUT.tokens });
                 room.chars = room.chars.saturating_sub(CUT.chars);
                 let is_sliver = room.tokens < SLIVER_TOKENS && (has_given || !is_first);
@@ -480,8 +483,8 @@ impl Page<'_> {
                 }
                 // However little room there is, an answer gets on.
                 end = end.max(rest.chars().next().map_or(0, char::len_utf8));
+                item.quote(name, &rest[..end]);
             }
-            item.quote(name, &rest[..end]);
             has_given = true;
             if end < rest.len() || offset > 0 {
                 self.tell_cut(&mut item, name, text, offset, offset + end);
@@ -499,11 +502,10 @@ impl Page<'_> {
     }
 
     fn close(&mut self, item: Object) {
-        let text = item.finish();
-        let mut cost = Cost::of(&text);
-        cost.chars += 1;
-        self.budget.take(cost);
-        self.items.push(text);
+        // The brace that ends it, and a comma.
+        self.budget.take(item.cost());
+        self.budget.take(Cost { tokens: 1, chars: 2 });
+        self.items.push(item.finish());
     }
 
     fn tell_cut(&self, item: &mut Object, name: &str, text: &str, from: usize, to: usize) {
