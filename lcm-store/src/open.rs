@@ -813,7 +813,7 @@ fn open_reader(path: &Path, options: &OpenOptions) -> Result<ReadOnlyDatabase, S
     }
     // The last writer died: whoever opens it for writing repairs it, in a millisecond.
     close(open_writer(path, options)?);
-    open()?.ok_or_else(|| StoreError::database(redb::Error::RepairAborted).in_file(path))
+    open()?.ok_or_else(|| StoreError::Unrepaired(path.to_owned()))
 }
 
 /// Closes a handle. It writes once more then, and meets what is damaged.
@@ -825,5 +825,5 @@ fn close<T>(handle: T) {
 
 fn open_writer(path: &Path, options: &OpenOptions) -> Result<Database, StoreError> {
     let open = || opened(path, || builder(options).create_with_backend(DataFile::writable(path, options)?));
-    open()?.ok_or_else(|| StoreError::database(redb::Error::RepairAborted).in_file(path))
+    open()?.ok_or_else(|| StoreError::Unrepaired(path.to_owned()))
 }
