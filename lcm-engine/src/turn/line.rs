@@ -45,32 +45,45 @@ impl Line {
 
     pub(crate) fn load(snapshot: &Snapshot, timeline: TimelineId, format: &HostFormat) -> Result<Self, EngineError> {
         let mut line = Self::empty(timeline);
+        while line.read_on(snapshot, format, PAGE)? == PAGE {}
+        Ok(line)
+    }
+
+    /// The first place of a timeline.
+    pub(crate) fn first(
+        snapshot: &Snapshot,
+        timeline: TimelineId,
+        format: &HostFormat,
+    ) -> Result<Option<Stood>, EngineError> {
+        let mut line = Self::empty(timeline);
+        line.read_on(snapshot, format, 1)?;
+        Ok(line.stood.pop())
+    }
+
+    /// Reads so many places more; gives how many there were.
+    fn read_on(&mut self, snapshot: &Snapshot, format: &HostFormat, max: usize) -> Result<usize, EngineError> {
         let has_revisions = snapshot.has_revisions()?;
-        loop {
-            let behind = line.stands.last().map(|stand| stand.order.clone());
-            let page = snapshot.log(timeline, behind.as_ref(), PAGE)?;
-            let is_last = page.len() < PAGE;
-            let records: Vec<RecordNumber> = page.iter().map(|placed| placed.record).collect();
-            let read = snapshot.read_each(&records, |i, buffer| {
-                let read = buffer.with_message(|message| {
-                    let tree = message.tree()?;
-                    Ok((Speech::of(&tree), (format.likeness)(&tree)))
-                });
-                let (speech, likeness) = read.map_err(|error| unreadable(page[i].arrival, error))?;
-                Ok::<_, EngineError>((buffer.id(), Signs::of(&speech), likeness))
-            })?;
-            for (placed, (id, signs, likeness)) in page.into_iter().zip(read) {
-                let mut forms = vec![id];
-                if has_revisions {
-                    forms.extend(later_forms(snapshot, &placed)?);
-                }
-                forms.extend(likeness);
-                line.push(Stand::of(&placed), Stood { forms, signs });
+        let behind = self.stands.last().map(|stand| stand.order.clone());
+        let page = snapshot.log(self.timeline, behind.as_ref(), max)?;
+        let count = page.len();
+        let records: Vec<RecordNumber> = page.iter().map(|placed| placed.record).collect();
+        let read = snapshot.read_each(&records, |i, buffer| {
+            let read = buffer.with_message(|message| {
+                let tree = message.tree()?;
+                Ok((Speech::of(&tree), (format.likeness)(&tree)))
+            });
+            let (speech, likeness) = read.map_err(|error| unreadable(page[i].arrival, error))?;
+            Ok::<_, EngineError>((buffer.id(), Signs::of(&speech), likeness))
+        })?;
+        for (placed, (id, signs, likeness)) in page.into_iter().zip(read) {
+            let mut forms = vec![id];
+            if has_revisions {
+                forms.extend(later_forms(snapshot, &placed)?);
             }
-            if is_last {
-                return Ok(line);
-            }
+            forms.extend(likeness);
+            self.push(Stand::of(&placed), Stood { forms, signs });
         }
+        Ok(count)
     }
 
     pub(crate) fn push(&mut self, stand: Stand, stood: Stood) {

@@ -16,6 +16,7 @@ use super::line::Line;
 use super::live::{List, Live, Ours, owner_scope};
 use crate::align::{Alignment, Fate, Verdict};
 use crate::error::EngineError;
+use crate::hosts::HostFormat;
 use crate::known::Known;
 use crate::service::SessionKey;
 
@@ -176,6 +177,7 @@ impl Turn<'_> {
     fn adopt(&self, snapshot: &Snapshot, but: Option<SessionId>, has_own: bool) -> Result<Option<Plan>, EngineError> {
         let owner = &self.request.key.owner;
         let mut best: Option<(Proof, Plan)> = None;
+        let names_none = self.elements.iter().all(|element| element.named().is_empty());
         for id in self.candidates(snapshot)? {
             let timeline = snapshot.timeline(id)?;
             if but == Some(timeline.session) {
@@ -183,6 +185,10 @@ impl Turn<'_> {
             }
             let session = snapshot.session(timeline.session)?;
             if session.owner != *owner {
+                continue;
+            }
+            // Without a fold only a beginning in common is a proof, and to read one place is cheap.
+            if names_none && !self.begins_as(snapshot, id, &session)? {
                 continue;
             }
             let (goes_on_with, name) = (session.timeline, session.name.clone());
@@ -227,6 +233,13 @@ impl Turn<'_> {
             best = Some((proof, plan));
         }
         Ok(best.map(|(_, plan)| plan))
+    }
+
+    /// Whether the first message of a timeline is that of the list.
+    fn begins_as(&self, snapshot: &Snapshot, timeline: TimelineId, session: &Session) -> Result<bool, EngineError> {
+        let first = Line::first(snapshot, timeline, HostFormat::of(&session.source))?;
+        let (Some(stood), Some(element)) = (first, self.elements.first()) else { return Ok(false) };
+        Ok(stood.forms.iter().any(|form| *form == element.id || Some(*form) == element.likeness))
     }
 
     /// Timelines of the same owner on which something stands that the list shows or names.
