@@ -1132,7 +1132,8 @@ def _delta(verb: str, bases: list[tuple[str, list]], shown: list) -> tuple[dict,
     found at the first look.
     """
     best: tuple[int, str, list, list] | None = None
-    for base, old in bases:
+    # What is sent to a model has the host's own messages in front and what is kept has not: those that begin alike first.
+    for base, old in sorted(bases, key=lambda known: not (known[1] and shown and _same(known[1][0], shown[0]))):
         changes = _differences(old, shown)
         new = sum(end - start for _, _, start, end in changes)
         if best is None or new < best[0]:
@@ -1192,7 +1193,9 @@ logger = logging.getLogger("lcm")
 TURN_S = 15.0                   # keeping what a turn said; a store that somebody holds for longer is asked at the next turn
 SELECT_S = 5.0                  # before every request of the user's
 COMPRESS_S = 110.0              # hosts give 120 s, or more, before they go on without it
-TOOL_S = 150.0                  # `lcm_expand_query` asks a model
+TOOL_S = 20.0                   # what an agent looks up
+ASK_S = 150.0                   # ... but for a question that a model answers
+ASKS_A_MODEL = "lcm_expand_query"
 RATIO_LEAST, RATIO_MOST = 0.35, 0.75    # of the window, where nobody says another threshold ...
 ROOM_TOKENS = 48_000            # ... and so many at least: the host's own prompt and tools are 20,000 to 30,000 of them
 ANSWER_TOKENS = 4_096           # left for the model's answer in a selected request
@@ -1211,7 +1214,11 @@ NAMES_OF_TOKENS = ("LCM_COMPRESS_THRESHOLD_TOKENS", "LCM_ABSOLUTE_THRESHOLD_TOKE
 OWN_KEYS = ("context_threshold", "host_summaries", "prepare")
 STORE_REFUSED = -32031
 
+SAY_AGAIN_S = 600.0             # a refusal that stands in the host's log is not written there again for so long
+SAID_MAX = 64                   # refusals of which that is remembered
+
 _ENGINES = _SHARED.__dict__.setdefault("engines", weakref.WeakSet())
+_SAID: dict[str, float] = _SHARED.__dict__.setdefault("said", {})
 _PERSONS = _SHARED.__dict__.setdefault("persons", OrderedDict())
 
 
@@ -1231,9 +1238,16 @@ def _neutral(value: Any) -> Callable:
 
 
 def _log_failure(what: str, error: Exception) -> None:
-    """A refusal of lcm's is a sentence; anything else is a fault of ours, and its trace is wanted."""
+    """A refusal of lcm's is a sentence, and what is so for a while is said once in a while, not at each call; anything else is
+    a fault of ours, and its trace is wanted."""
     if isinstance(error, LcmError):
-        logger.warning("lcm: %s: %s", what, error)
+        now, said = time.monotonic(), str(error)
+        is_news = now - _SAID.get(said, -SAY_AGAIN_S) >= SAY_AGAIN_S
+        if is_news:
+            if len(_SAID) >= SAID_MAX:
+                _SAID.clear()
+            _SAID[said] = now
+        logger.log(logging.WARNING if is_news else logging.DEBUG, "lcm: %s: %s", what, said)
     else:
         logger.warning("lcm: %s failed", what, exc_info=error)
 
@@ -1745,7 +1759,8 @@ class LCMEngine(ContextEngine):
             shown = messages if self._is_saved and isinstance(messages, list) and messages else None
             text, _is_error = self._client(kept=True).tool(
                 self._session(), str(name), args if args is not None else {}, messages=shown, chars_max=chars_max,
-                summarizer=self._summarize if self._settings().host_summaries else None, deadline=TOOL_S)
+                summarizer=self._summarize if self._settings().host_summaries else None,
+                deadline=ASK_S if name == ASKS_A_MODEL else TOOL_S)
             return text
         except Exception as error:
             _log_failure(f"tool {name}", error)

@@ -3,6 +3,11 @@
 use super::run;
 
 #[test]
+fn what_goes_wrong_at_night_costs_no_turn_and_no_message() {
+    run("engine/test_bad_cases.py");
+}
+
+#[test]
 fn a_host_that_goes_by_its_contract_or_does_not_is_never_harmed() {
     run("engine/test_engine.py");
 }
