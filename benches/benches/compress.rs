@@ -11,7 +11,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use lcm_benches::host::Host;
 use lcm_core::Json;
 use lcm_engine::compress::CompressOptions;
-use lcm_engine::service::{CompressRequest, Service, TurnRequest};
+use lcm_engine::service::{CompressRequest, InMessage, Service, TurnRequest};
 
 /// What the list costs, about.
 const TOKENS: u64 = 200_000;
@@ -37,7 +37,7 @@ fn messages(host: &Host) -> Vec<Vec<u8>> {
             continue;
         }
         let message = message.to_text();
-        tokens += host.engine().weigh(std::slice::from_ref(&message)).expect("it is a message");
+        tokens += host.engine().weigh(&InMessage::list([message.clone()])).expect("it is a message");
         if tokens > TOKENS {
             return messages;
         }

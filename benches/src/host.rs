@@ -10,7 +10,8 @@ use lcm_engine::Engine;
 use lcm_engine::error::EngineError;
 use lcm_engine::hosts::{Incoming, IncomingMessage};
 use lcm_engine::service::{
-    ImportOptions, IngestRequest, Ingested, Reader, Scope, Service, SessionKey, ToolBounds, ToolCall, TurnRequest,
+    ImportOptions, InMessage, IngestRequest, Ingested, Reader, Scope, Service, SessionKey, ToolBounds, ToolCall,
+    TurnRequest,
 };
 use lcm_store::{OpenOptions, Store};
 use serde_json::Value;
@@ -66,7 +67,7 @@ impl Host {
             key: SessionKey::new(agent, "owner", session),
             source: "host".to_owned(),
             dialect: None,
-            messages,
+            messages: InMessage::list(messages),
             by: BY.to_owned(),
             now_ms: now_ms(),
         }

@@ -69,7 +69,7 @@ fn call(params: Json, key: &SessionKey, bases: &mut Bases) {
             key: key.clone(),
             source: "fuzz".to_owned(),
             dialect: None,
-            messages: list.to_messages(),
+            messages: list.0.clone(),
             by: "fuzz".to_owned(),
             now_ms: NOW_MS,
         };

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use crate::Engine;
     use crate::hosts::{self, DecodeOptions, Decoded, Incoming, IncomingMessage, IncomingRevision};
-    use crate::service::{ImportOptions, IngestRequest, Service, SessionKey, TurnRequest};
+    use crate::service::{ImportOptions, InMessage, IngestRequest, Service, SessionKey, TurnRequest};
 
     fn owner() -> Owner {
         Owner { agent: "a".to_owned(), person: "p".to_owned() }
@@ -272,7 +272,7 @@ mod tests {
         let key = |name: &str| SessionKey { owner: owner(), name: name.to_owned() };
         let turn = |name: &str, count: usize| {
             let say = |n| format!(r#"{{"role":"user","content":"number {n}"}}"#).into_bytes();
-            let (key, messages) = (key(name), (0..count).map(say).collect());
+            let (key, messages) = (key(name), InMessage::list((0..count).map(say)));
             let (source, by) = ("t".to_owned(), "test".to_owned());
             engine.turn(&TurnRequest { key, source, dialect: None, messages, by, now_ms: 9 }).unwrap()
         };

@@ -51,11 +51,11 @@ use crate::redact::Redactor;
 use crate::select::{Meter, Selecting};
 use crate::service::{
     AssembleRequest, Assembled, CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion,
-    ExportRecord, ExportRequest, GrepPage, GrepRequest, HistoryChanged, ImportOptions, Imported, IngestRequest,
-    Ingested, LogPage, LogRequest, OpsPage, OpsRequest, PinRequest, PinSet, Progress, ReadPage, ReadRequest,
-    RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest, SelectRequest, Selected, Service, SessionDescription,
-    SessionEntry, SessionKey, Spent, Status, ToolAnswer, ToolCall, TurnRequest, Turned, UndoRequest, Undone,
-    UnfoldRequest, ViewPage, ViewRequest, Why,
+    ExportRecord, ExportRequest, GrepPage, GrepRequest, HistoryChanged, ImportOptions, Imported, InMessage,
+    IngestRequest, Ingested, LogPage, LogRequest, OpsPage, OpsRequest, PinRequest, PinSet, Progress, ReadPage,
+    ReadRequest, RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest, SelectRequest, Selected, Service,
+    SessionDescription, SessionEntry, SessionKey, Spent, Status, ToolAnswer, ToolCall, TurnRequest, Turned,
+    UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
 };
 use crate::turn::{Live, Sent};
 use crate::usage::Usage;
@@ -155,7 +155,7 @@ impl Engine {
         Ok(self.store.catch_up(Pace::Gentle, &|_| {})?)
     }
 
-    fn sent<'a>(&'a self, messages: &'a [Vec<u8>]) -> Sent<'a> {
+    fn sent<'a>(&'a self, messages: &'a [InMessage]) -> Sent<'a> {
         Sent { messages, redactor: self.redactor.as_ref(), format: &HostFormat::PLAIN }
     }
 
@@ -387,11 +387,11 @@ impl Service for Engine {
         self.usage.correction(model)
     }
 
-    fn behind(&self, scope: &Scope, messages: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, EngineError> {
+    fn behind(&self, scope: &Scope, messages: &[InMessage]) -> Result<Vec<Vec<u8>>, EngineError> {
         turn::behind(&self.store.snapshot()?, scope, self.sent(messages))
     }
 
-    fn weigh(&self, messages: &[Vec<u8>]) -> Result<u64, EngineError> {
+    fn weigh(&self, messages: &[InMessage]) -> Result<u64, EngineError> {
         turn::weigh(self.sent(messages))
     }
 
@@ -404,7 +404,7 @@ impl Service for Engine {
         import::import(self, lists, options, report)
     }
 
-    fn refusal(&self, messages: &[Vec<u8>], alternates: bool) -> Result<Option<String>, EngineError> {
+    fn refusal(&self, messages: &[InMessage], alternates: bool) -> Result<Option<String>, EngineError> {
         history::refusal(messages, alternates)
     }
 

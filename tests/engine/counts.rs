@@ -6,7 +6,9 @@ use lcm_engine::compress::summary::{Summarizer, SummarizerError, SummaryPrompt};
 use lcm_engine::service::{CompressRequest, Compressed, Service, Spent};
 use lcm_engine::{Engine, compress};
 
-use crate::session::{bytes, exchanges, home, key, options, scope, texts, try_compress, turn, turn_of, user, with};
+use crate::session::{
+    exchanges, home, in_messages, key, options, scope, texts, try_compress, turn, turn_of, user, with,
+};
 
 /// A model that answers everything with this.
 struct Says(Result<&'static str, SummarizerError>);
@@ -78,7 +80,7 @@ fn what_a_provider_counts_corrects_the_threshold_of_its_model() {
     let engine = &home.engine;
     let said = with(&exchanges("old", 160, 60), &[user("go on")]);
     let stored = |list: &[String]| {
-        let list = bytes(list);
+        let list = in_messages(list);
         engine.weigh(&list).unwrap()
     };
     // The provider counts a fifth more than we do, and 5,000 tokens that we never see. Turns teach it.
@@ -100,7 +102,7 @@ fn what_a_provider_counts_corrects_the_threshold_of_its_model() {
     assert_eq!(done.tokens_before, correction.apply(tokens));
     assert!(done.tokens_after <= threshold, "{} of {threshold}", done.tokens_after);
     // What comes back and what the next turn shows are one list: what is said in between is learned from.
-    let shown = texts(done.list(&bytes(&said)));
+    let shown = texts(done.list(&in_messages(&said)));
     engine.report_usage(&key("s"), "wide", 5000 + stored(&shown));
     let more = with(&shown, &exchanges("more", 30, 60));
     turn(engine, "s", &more);

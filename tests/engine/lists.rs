@@ -7,7 +7,7 @@ use lcm_engine::error::EngineError;
 use lcm_engine::service::Service;
 
 use crate::session::{
-    assert_whole, assistant, behind, bytes, call, exchanges, folded, home, long, options, read, result, session,
+    assert_whole, assistant, behind, call, exchanges, folded, home, in_messages, long, options, read, result, session,
     try_compress, turn, turn_of, user, with,
 };
 
@@ -133,7 +133,7 @@ fn where_users_and_assistants_take_turns_calls_are_folded_and_what_the_host_show
         let (done, shown) = try_compress(&home.engine, name, &list, strict(), None).unwrap();
         assert_eq!(done.reason, None, "{name}");
         assert!(shown.len() < list.len() / 2, "{name}: {shown:#?}");
-        assert_eq!(home.engine.refusal(&bytes(&shown), name == "s").unwrap(), None);
+        assert_eq!(home.engine.refusal(&in_messages(&shown), name == "s").unwrap(), None);
         assert_eq!(behind(&home.engine, &shown), list);
     }
 }

@@ -1,7 +1,7 @@
 //! Texts of ours that somebody says: a fold echoed by an assistant, pasted by a person, a line of ours quoted. Whoever
 //! says it has said it: it is a message like any other, and is kept.
 
-use lcm_engine::service::Service;
+use lcm_engine::service::{InMessage, Service};
 
 use crate::session::{Home, assistant, behind, exchanges, folded, home, read, turn, turn_of, user, with};
 
@@ -92,5 +92,6 @@ fn a_fold_of_somebody_else_stands_for_itself() {
     if let lcm_engine::service::Owners::Matching(patterns) = &mut scope.owners {
         patterns[0].person = Some("bert".to_owned());
     }
-    assert_eq!(home.engine.behind(&scope, &request.messages).unwrap(), request.messages);
+    let behind = home.engine.behind(&scope, &request.messages).unwrap();
+    assert_eq!(InMessage::list(behind), request.messages);
 }

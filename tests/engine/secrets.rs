@@ -13,8 +13,8 @@ use lcm_tests::folder::folder;
 use lcm_tests::stores::NOW_MS;
 
 use crate::session::{
-    assert_whole, assistant, behind, call, exchanges, folded, long, options, read, result, scope, try_compress, turn,
-    turn_of, user, with,
+    assert_whole, assistant, behind, call, exchanges, folded, in_messages, long, options, read, result, scope,
+    try_compress, turn, turn_of, user, with,
 };
 
 /// Put together, so that nobody's scanner takes this file for a leak.
@@ -107,9 +107,8 @@ fn what_a_turn_shows_is_kept_without_its_secrets() {
     let again = turn(&engine, "s", &said);
     assert_eq!((again.new, again.revised, again.late, again.branched, again.op), (0, 0, 0, false, None));
     assert_no_secret(home.path(), &engine);
-    let raw: Vec<Vec<u8>> = said.iter().map(|message| message.clone().into_bytes()).collect();
-    let kept: Vec<Vec<u8>> = without_secrets(&said).into_iter().map(String::into_bytes).collect();
-    assert_eq!(engine.weigh(&raw).unwrap(), engine.weigh(&kept).unwrap());
+    let weight = |list: &[String]| engine.weigh(&in_messages(list)).unwrap();
+    assert_eq!(weight(&said), weight(&without_secrets(&said)));
     assert_eq!(behind(&engine, &said), without_secrets(&said));
 }
 

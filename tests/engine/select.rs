@@ -8,8 +8,8 @@ use lcm_engine::compress::CompressOptions;
 use lcm_engine::service::{CompressRequest, OutMessage, RecallOptions, SelectRequest, Selected, Service};
 
 use crate::session::{
-    Home, assistant, behind, bytes, call, exchanges, folded, home, open, read, result, scope, texts, turn, turn_of,
-    user, with,
+    Home, assistant, behind, call, exchanges, folded, home, in_messages, open, read, result, scope, texts, turn,
+    turn_of, user, with,
 };
 
 const RECALL: &str = "[lcm:recall msg_";
@@ -36,11 +36,11 @@ fn with_steps(name: &str, list: &[String], budget_tokens: u64) -> SelectRequest 
 fn select(engine: &Engine, request: &SelectRequest) -> (Selected, Vec<String>) {
     let selected = engine.select(request).unwrap();
     let list = texts(selected.list(&request.turn.messages));
-    let refusal = engine.refusal(&bytes(&list), request.folding.alternates).unwrap();
+    let refusal = engine.refusal(&in_messages(&list), request.folding.alternates).unwrap();
     assert_eq!(refusal, None, "{list:#?}");
     if request.budget_tokens > 0 && selected.messages.is_some() {
         assert!(selected.tokens_after <= request.budget_tokens, "{} tokens", selected.tokens_after);
-        assert!(engine.weigh(&bytes(&list)).unwrap() <= request.budget_tokens);
+        assert!(engine.weigh(&in_messages(&list)).unwrap() <= request.budget_tokens);
     }
     (selected, list)
 }
@@ -113,7 +113,7 @@ fn nothing_is_recalled_where_there_is_no_room_or_none_is_wanted() {
     let wanted = SelectRequest { recall: RecallOptions { tokens_max: 0 }, ..request("s", &shown, 8000) };
     let (selected, list) = select(&home.engine, &wanted);
     assert_eq!((selected.messages, list), (None, shown.clone()));
-    let exact = home.engine.weigh(&bytes(&shown)).unwrap();
+    let exact = home.engine.weigh(&in_messages(&shown)).unwrap();
     assert_eq!(select(&home.engine, &request("s", &shown, exact + 10)).0.messages, None);
 }
 
@@ -150,7 +150,7 @@ fn between_folds_the_head_of_every_request_stays_the_same() {
         list.push(assistant(&format!("answer {n}: in harbour {} {}", n % 7, "the lamp is lit at dusk ".repeat(6))));
         let done = home.engine.compress(&CompressRequest::new(turn_of("s", &list), options.clone())).unwrap();
         if done.messages.is_some() {
-            list = texts(done.list(&bytes(&list)));
+            list = texts(done.list(&in_messages(&list)));
             before.clear();
             folds += 1;
         }

@@ -5,8 +5,8 @@ use lcm_engine::compress::summary::Summarizer;
 use lcm_engine::error::EngineError;
 use lcm_engine::hosts::speech::Dialect;
 use lcm_engine::service::{
-    CompressRequest, Compressed, OwnerPattern, Owners, ReadRequest, Scope, Service, SessionEntry, SessionKey,
-    TurnRequest, Turned, Whole,
+    CompressRequest, Compressed, InMessage, OwnerPattern, Owners, ReadRequest, Scope, Service, SessionEntry,
+    SessionKey, TurnRequest, Turned, Whole,
 };
 use lcm_engine::{Engine, OpenOptions};
 use lcm_store::Branches;
@@ -77,8 +77,8 @@ pub(crate) fn exchanges(what: &str, count: usize, words: usize) -> Vec<String> {
     (0..count).flat_map(exchange).collect()
 }
 
-pub(crate) fn bytes(list: &[String]) -> Vec<Vec<u8>> {
-    list.iter().map(|message| message.clone().into_bytes()).collect()
+pub(crate) fn in_messages(list: &[String]) -> Vec<InMessage> {
+    InMessage::list(list.iter().cloned())
 }
 
 pub(crate) fn texts(list: Vec<Vec<u8>>) -> Vec<String> {
@@ -90,7 +90,7 @@ pub(crate) fn turn_of(name: &str, list: &[String]) -> TurnRequest {
         key: key(name),
         source: "test".to_owned(),
         dialect: Some(Dialect::OpenAi),
-        messages: bytes(list),
+        messages: in_messages(list),
         by: "test".to_owned(),
         now_ms: NOW_MS,
     }
@@ -145,7 +145,7 @@ pub(crate) fn read(engine: &Engine, name: &str) -> Vec<String> {
 }
 
 pub(crate) fn behind(engine: &Engine, list: &[String]) -> Vec<String> {
-    texts(engine.behind(&scope(), &bytes(list)).unwrap())
+    texts(engine.behind(&scope(), &in_messages(list)).unwrap())
 }
 
 pub(crate) fn with(list: &[String], more: &[String]) -> Vec<String> {

@@ -6,7 +6,9 @@ use lcm_core::Message;
 use lcm_engine::compress::CompressOptions;
 use lcm_engine::compress::summary::Summarizer;
 use lcm_engine::hosts::speech::{Dialect, Speech};
-use lcm_engine::service::{CompressRequest, Compressed, OutMessage, Service, SessionKey, TurnRequest, Turned};
+use lcm_engine::service::{
+    CompressRequest, Compressed, InMessage, OutMessage, Service, SessionKey, TurnRequest, Turned,
+};
 use lcm_engine::valid::{self, Rules, Wrong};
 
 use crate::checks::{matched, matched_anyhow, text_of};
@@ -26,8 +28,8 @@ pub(crate) fn speech_of(text: &str) -> Speech {
     Speech::of(&encoded.stored(&encoded.body_slices()).tree().unwrap())
 }
 
-fn bytes(list: &[Element]) -> Vec<Vec<u8>> {
-    list.iter().map(|element| element.text().as_bytes().to_vec()).collect()
+fn in_messages(list: &[Element]) -> Vec<InMessage> {
+    InMessage::list(list.iter().map(|element| element.text().as_bytes()))
 }
 
 impl World {
@@ -160,7 +162,7 @@ impl World {
             key: host.key.clone(),
             source: "simulation".to_owned(),
             dialect: Some(host.dialect),
-            messages: bytes(&host.list),
+            messages: in_messages(&host.list),
             by: "simulation".to_owned(),
             now_ms: self.now_ms(),
         }
@@ -333,8 +335,7 @@ impl World {
         let scope = scope_of(&host.key);
         let ask = |world: &mut Self, texts: &[String]| -> Vec<String> {
             let at = world.random.below(2);
-            let texts: Vec<Vec<u8>> = texts.iter().map(|text| text.clone().into_bytes()).collect();
-            let behind = world.engine(at).behind(&scope, &texts).unwrap();
+            let behind = world.engine(at).behind(&scope, &InMessage::list(texts.iter().cloned())).unwrap();
             behind.iter().map(|text| canonical(text)).collect()
         };
         let behind = ask(self, texts);

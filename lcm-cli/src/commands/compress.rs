@@ -7,8 +7,8 @@ use lcm_core::{Json, Owner};
 use lcm_engine::compress::CompressOptions;
 use lcm_engine::hosts::Format;
 use lcm_engine::service::{
-    AssembleRequest, CompressRequest, Compressed, IngestRequest, Scope, Service, SessionKey, Shown, TurnRequest,
-    ViewRequest,
+    AssembleRequest, CompressRequest, Compressed, InMessage, IngestRequest, Scope, Service, SessionKey, Shown,
+    TurnRequest, ViewRequest,
 };
 use lcm_engine::{DEFAULT_AGENT, DEFAULT_PERSON, Engine};
 
@@ -96,7 +96,7 @@ pub(crate) fn run(
             let list = List { key, source: session.source, messages: shown.messages };
             return finish(args, &kept, list, options, summarizer.as_deref(), ui);
         }
-        list = List { key, source: session.source, messages: kept.behind(&scope, &shown.messages)? };
+        list = List { key, source: session.source, messages: kept.behind(&scope, &InMessage::list(shown.messages))? };
     }
     match &tried {
         Some(engine) => finish(args, engine, list, options, summarizer.as_deref(), ui),
@@ -145,7 +145,7 @@ fn finish(
         key: list.key,
         source: list.source,
         dialect: None,
-        messages: list.messages,
+        messages: InMessage::list(list.messages),
         by: BY.to_owned(),
         now_ms: ui.now_ms(),
     };
@@ -154,7 +154,7 @@ fn finish(
     let done = engine.compress(&request)?;
     let shown = done.list(&request.turn.messages);
     // Whoever asked goes on with it, so it is what the session shows from now on.
-    let turned = engine.turn(&TurnRequest { messages: shown.clone(), ..request.turn })?;
+    let turned = engine.turn(&TurnRequest { messages: InMessage::list(shown.iter().cloned()), ..request.turn })?;
     let folds = folds(engine, turned.session.or(done.turned.session), &done)?;
     if ui.is_json() {
         ui.json(&as_json(args, &done, &folds, &shown))?;

@@ -14,8 +14,8 @@ use lcm_engine::compress::summary::Summarizer;
 use lcm_engine::hosts::{Format, Incoming};
 use lcm_engine::redact::Redactor;
 use lcm_engine::service::{
-    CheckReport, CompressRequest, Description, DownTo, ExpandRequest, Expansion, ReadRequest, Scope, Service,
-    SessionKey, Shown, TurnRequest, ViewRequest,
+    CheckReport, CompressRequest, Description, DownTo, ExpandRequest, Expansion, InMessage, ReadRequest, Scope,
+    Service, SessionKey, Shown, TurnRequest, ViewRequest,
 };
 use lcm_engine::{DEFAULT_AGENT, DEFAULT_PERSON};
 use tempfile::TempDir;
@@ -66,7 +66,7 @@ const PAGE_BYTES: usize = 8 << 20;
 struct Recorded {
     key: SessionKey,
     source: String,
-    messages: Vec<Vec<u8>>,
+    messages: Vec<InMessage>,
 }
 
 /// One request to the model.
@@ -208,7 +208,7 @@ fn recorded(lists: Vec<Incoming>) -> Vec<Recorded> {
     for incoming in lists {
         let agent = incoming.agent.as_deref().unwrap_or(DEFAULT_AGENT);
         let key = SessionKey::new(agent, incoming.person.as_deref().unwrap_or(DEFAULT_PERSON), &incoming.name);
-        let messages: Vec<Vec<u8>> = incoming.current().into_iter().map(|message| message.json()).collect();
+        let messages = InMessage::list(incoming.current().into_iter().map(|message| message.json()));
         let known = usize::try_from(incoming.known).unwrap_or(usize::MAX);
         match sessions.iter_mut().find(|session| session.key == key) {
             Some(session) => {
@@ -240,10 +240,10 @@ impl Host<'_> {
         let (name, window) = (key.name.clone(), self.window);
         let mut done = Replayed { name, window, messages: count, ..Replayed::default() };
         let progress = ui.progress("replaying", Unit::Things);
-        let mut list: Vec<Vec<u8>> = Vec::new();
-        let mut before: Vec<Vec<u8>> = Vec::new();
+        let mut list: Vec<InMessage> = Vec::new();
+        let mut before: Vec<InMessage> = Vec::new();
         let mut at = 0;
-        let turn = |messages: Vec<Vec<u8>>, now: usize| TurnRequest {
+        let turn = |messages: Vec<InMessage>, now: usize| TurnRequest {
             key: key.clone(),
             source: source.clone(),
             dialect: None,
@@ -285,7 +285,7 @@ impl Host<'_> {
                     None => done.invalid.push((nth, why)),
                 }
             }
-            let sizes = |list: &[Vec<u8>]| list.iter().map(|message| message.len()).sum::<usize>();
+            let sizes = |list: &[InMessage]| list.iter().map(|message| message.len()).sum::<usize>();
             let same = before.iter().zip(&list).take_while(|(one, other)| one == other).count();
             let number = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
             done.requests.push(Request { tokens, bytes: number(sizes(&list)), stable: number(sizes(&list[..same])) });
@@ -308,11 +308,11 @@ impl Host<'_> {
     }
 
     /// The list that comes back; `None` when the one that was given stays.
-    fn shorten(&self, turn: TurnRequest, done: &mut Replayed, nth: usize) -> Result<Option<Vec<Vec<u8>>>, CliError> {
+    fn shorten(&self, turn: TurnRequest, done: &mut Replayed, nth: usize) -> Result<Option<Vec<InMessage>>, CliError> {
         let (options, summarizer) = (self.options.clone(), self.summarizer);
         let request = CompressRequest { summarizer, ..CompressRequest::new(turn, options) };
         let shortened = self.service.compress(&request)?;
-        let shorter = shortened.list(&request.turn.messages);
+        let shorter = InMessage::list(shortened.list(&request.turn.messages));
         done.model_calls += shortened.model_calls;
         done.model_tokens += shortened.model_tokens;
         done.failures.extend(shortened.failures);
@@ -335,8 +335,8 @@ impl Host<'_> {
     fn recover(
         &self,
         session: SessionId,
-        list: &[Vec<u8>],
-        said: &[Vec<u8>],
+        list: &[InMessage],
+        said: &[InMessage],
         done: &mut Replayed,
     ) -> Result<(), CliError> {
         let scope = Scope::everything().in_sessions(vec![session]);
@@ -441,16 +441,16 @@ fn is_answer(message: &[u8]) -> bool {
 
 /// What messages say, whatever the order of their keys: two are equal exactly when these are. With a redactor what is
 /// left of them without secrets.
-fn ids(messages: &[Vec<u8>], redactor: Option<&Redactor>) -> Result<Vec<NodeId>, CliError> {
+fn ids(messages: &[impl AsRef<[u8]>], redactor: Option<&Redactor>) -> Result<Vec<NodeId>, CliError> {
     let kept = |message: Message| match redactor.and_then(|redactor| redactor.redact(message.json())) {
         Some(redacted) => Message::from_json(redacted),
         None => Ok(message),
     };
-    let id = |message: &Vec<u8>| {
+    let id = |message: &[u8]| {
         let encoded = Message::parse(message).and_then(kept).and_then(|message| message.encode());
         encoded.map(|encoded| encoded.id).map_err(|error| CliError::Engine(error.into()))
     };
-    messages.iter().map(id).collect()
+    messages.iter().map(|message| id(message.as_ref())).collect()
 }
 
 impl Difference {

@@ -3,7 +3,7 @@
 use lcm_core::Json;
 use lcm_engine::Engine;
 use lcm_engine::service::{
-    AssembleRequest, RecallOptions, Recalled, SelectRequest, Selected, Service, SessionKey, TurnRequest,
+    AssembleRequest, InMessage, RecallOptions, Recalled, SelectRequest, Selected, Service, SessionKey, TurnRequest,
 };
 
 use super::{BY, ScopeArgs, one_session};
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &SelectArgs, layers: &Layers<'_>, engine: &Engine, ui: &
             key: SessionKey { owner: session.owner, name: session.name },
             source: session.source,
             dialect: Some(shown.dialect),
-            messages: shown.messages,
+            messages: InMessage::list(shown.messages),
             by: BY.to_owned(),
             now_ms: ui.now_ms(),
         },

@@ -168,7 +168,7 @@ impl Asked<'_> {
     fn weigh(mut self) -> Result<Json, Failure> {
         let options = self.options()?;
         let (key, list) = self.shown()?;
-        let stored = self.client.engine.weigh(&list.to_messages()).map_err(failed)?;
+        let stored = self.client.engine.weigh(&list.0).map_err(failed)?;
         let tokens = match &options.model {
             Some(model) => self.client.engine.correction(model).apply(stored),
             None => stored,
@@ -251,7 +251,7 @@ impl Asked<'_> {
     /// Every original behind a list.
     fn behind(mut self) -> Result<Json, Failure> {
         let (key, list) = self.shown()?;
-        let behind = self.client.engine.behind(&scope_of(&key.owner), &list.to_messages()).map_err(failed)?;
+        let behind = self.client.engine.behind(&scope_of(&key.owner), &list.0).map_err(failed)?;
         let messages = behind.iter().map(|message| Json::parse(message).unwrap_or(Json::Null)).collect();
         Ok(Json::object([("base", self.keep(&key, list)), ("messages", Json::Array(messages))]))
     }
@@ -378,7 +378,7 @@ impl Asked<'_> {
             key: key.clone(),
             source: self.client.host.clone(),
             dialect: None,
-            messages: list.to_messages(),
+            messages: list.0.clone(),
             by: self.client.by.clone(),
             now_ms,
         })

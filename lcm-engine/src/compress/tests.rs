@@ -12,7 +12,7 @@ use super::*;
 use crate::Engine;
 use crate::hosts::speech::Speech;
 use crate::hosts::with_tree;
-use crate::service::{Service, SessionKey, TurnRequest};
+use crate::service::{InMessage, Service, SessionKey, TurnRequest};
 
 static ENGINE: LazyLock<(tempfile::TempDir, Engine)> = LazyLock::new(|| {
     let home = tempfile::tempdir().unwrap();
@@ -26,7 +26,7 @@ fn turn(session: u64, messages: &[String]) -> TurnRequest {
         key: SessionKey::new("a", &format!("p{session}"), "s"),
         source: "test".to_owned(),
         dialect: None,
-        messages: messages.iter().map(|message| message.clone().into_bytes()).collect(),
+        messages: InMessage::list(messages.iter().cloned()),
         by: "test".to_owned(),
         now_ms: 1_767_225_599_000,
     }
@@ -55,8 +55,7 @@ fn parsed(messages: &[Vec<u8>]) -> Vec<Json> {
 
 /// What is behind a list, whose session is the owner's only one.
 fn behind(shown: &[String]) -> Vec<Json> {
-    let shown: Vec<Vec<u8>> = shown.iter().map(|message| message.clone().into_bytes()).collect();
-    parsed(&ENGINE.1.behind(&Scope::everything(), &shown).unwrap())
+    parsed(&ENGINE.1.behind(&Scope::everything(), &InMessage::list(shown.iter().cloned())).unwrap())
 }
 
 fn count(session: u64) -> u64 {
@@ -121,7 +120,7 @@ proptest! {
             prop_assert_eq!(valid::check(&speeches(&shown), Rules::default()), Ok(()), "{:?}", shown);
             prop_assert!(done.tokens_after < done.tokens_before);
             prop_assert!(force || done.tokens_after <= threshold);
-            let weight = ENGINE.1.weigh(&shown.iter().map(|message| message.clone().into_bytes()).collect::<Vec<_>>()).unwrap();
+            let weight = ENGINE.1.weigh(&InMessage::list(shown.iter().cloned())).unwrap();
             prop_assert_eq!(weight, done.tokens_after);
         } else {
             prop_assert!(done.reason.is_some());

@@ -33,8 +33,8 @@ use crate::find::{self, Entries, unreadable};
 use crate::hosts::speech::{Dialect, Speech};
 use crate::hosts::{self};
 use crate::service::{
-    AssembleRequest, Assembled, Entry, HistoryChanged, OpsPage, OpsRequest, PinRequest, PinSet, Shown, UnfoldRequest,
-    ViewPage, ViewRequest,
+    AssembleRequest, Assembled, Entry, HistoryChanged, InMessage, OpsPage, OpsRequest, PinRequest, PinSet, Shown,
+    UnfoldRequest, ViewPage, ViewRequest,
 };
 use crate::turn::owner_scope;
 
@@ -559,7 +559,7 @@ pub(crate) fn ops(snapshot: &Snapshot, request: &OpsRequest) -> Result<OpsPage, 
 }
 
 /// Why a provider would refuse a list; `None` when it takes it.
-pub(crate) fn refusal(messages: &[Vec<u8>], alternates: bool) -> Result<Option<String>, EngineError> {
+pub(crate) fn refusal(messages: &[InMessage], alternates: bool) -> Result<Option<String>, EngineError> {
     let mut speeches = Vec::with_capacity(messages.len());
     for raw in messages {
         let encoded = Message::parse(raw)?.encode()?;

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::Engine;
 use crate::compress::CompressOptions;
-use crate::service::{CompressRequest, Seen, Service, SessionKey, TurnRequest, UndoRequest};
+use crate::service::{CompressRequest, InMessage, Seen, Service, SessionKey, TurnRequest, UndoRequest};
 
 static ENGINE: LazyLock<(tempfile::TempDir, Engine)> = LazyLock::new(|| {
     let home = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ impl Talk {
             key: SessionKey::new("a", &self.person, "s"),
             source: "test".to_owned(),
             dialect: None,
-            messages: self.list.iter().map(|message| message.clone().into_bytes()).collect(),
+            messages: InMessage::list(self.list.iter().cloned()),
             by: "test".to_owned(),
             now_ms: 1_767_225_599_000,
         }
@@ -111,7 +111,7 @@ impl Talk {
     }
 
     fn behind(&self, list: &[Vec<u8>]) -> Vec<Json> {
-        parsed(&ENGINE.1.behind(&self.scope(), list).unwrap())
+        parsed(&ENGINE.1.behind(&self.scope(), &InMessage::list(list.iter().cloned())).unwrap())
     }
 
     fn originals(&self) -> Vec<Json> {

@@ -38,7 +38,7 @@ use crate::hosts::speech::{Dialect, Speech};
 use crate::hosts::told::Told;
 use crate::hosts::{HostFormat, IncomingMessage, with_tree};
 use crate::redact::Redactor;
-use crate::service::{OutMessage, SelectRequest, Selected, TurnRequest};
+use crate::service::{InMessage, OutMessage, SelectRequest, Selected, TurnRequest};
 use crate::turn::{self, Element, Line, List, Live, Looked, Sent};
 use crate::valid::{self, Rules};
 
@@ -109,7 +109,7 @@ impl Meter<'_> {
     }
 
     /// Whether messages fit, told from their sizes alone; `false` where that does not tell.
-    fn surely_fit(self, messages: &[Vec<u8>], budget: u64) -> bool {
+    fn surely_fit(self, messages: &[InMessage], budget: u64) -> bool {
         static KIND: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("type"));
         /// No byte costs more than two tokens, whatever tokenizer counts.
         const BYTE_TOKENS: usize = 2;
@@ -154,8 +154,7 @@ pub(crate) fn select(
     let (head, list) = given.split_at(request.head.min(given.len()));
     let is_known = request.budget_tokens > 0;
     let budget = if is_known { request.budget_tokens } else { request.folding.threshold_tokens };
-    let shows_fold = list.iter().any(|raw| FOLD.find(raw).is_some());
-    if !shows_fold && meter.surely_fit(given, budget) {
+    if meter.surely_fit(given, budget) && !list.iter().any(|raw| FOLD.find(raw).is_some()) {
         return Ok((unchanged(NOTHING_FOLDED), None));
     }
     let snapshot = selecting.store.snapshot()?;
@@ -189,7 +188,9 @@ pub(crate) fn select(
         dialect,
         rules,
     };
-    if !shows_fold && before <= limit && work.given_is_valid() {
+    // Whether what is marked is a fold of this session's is told when the list is aligned.
+    let may_show_fold = elements.iter().any(|element| element.is_marked());
+    if !may_show_fold && before <= limit && work.given_is_valid() {
         return Ok((done(unchanged(NOTHING_FOLDED)), live));
     }
     if let Some(selected) = work.again()? {
@@ -210,9 +211,9 @@ fn unchanged(reason: &str) -> Selected {
 }
 
 /// What the host's own messages cost, and what the rules of providers see of them.
-fn heads(selecting: &Selecting<'_>, head: &[Vec<u8>]) -> Result<Vec<(u64, Speech)>, EngineError> {
-    let one = |raw: &Vec<u8>| {
-        let hash = *blake3::hash(raw).as_bytes();
+fn heads(selecting: &Selecting<'_>, head: &[InMessage]) -> Result<Vec<(u64, Speech)>, EngineError> {
+    let one = |raw: &InMessage| {
+        let hash = raw.hash();
         if let Some(known) = selecting.memory.head(&hash) {
             return Ok(known);
         }

@@ -42,7 +42,8 @@ pub use self::search::{
 pub use self::select::{RecallOptions, Recalled, SelectRequest, Selected};
 pub use self::tools::{Reader, ToolAnswer, ToolBounds, ToolCall};
 pub use self::turns::{
-    Cancel, CompressRequest, Compressed, OutMessage, RewriteRequest, Rewritten, SessionKey, TurnRequest, Turned,
+    Cancel, CompressRequest, Compressed, InMessage, OutMessage, RewriteRequest, Rewritten, SessionKey, TurnRequest,
+    Turned,
 };
 use crate::compress::CompressOptions;
 use crate::error::EngineError;
@@ -199,20 +200,20 @@ pub trait Service {
     ///
     /// # Errors
     /// [`EngineError::Message`] for an element that is no message; otherwise when the store cannot be read.
-    fn behind(&self, scope: &Scope, messages: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, EngineError>;
+    fn behind(&self, scope: &Scope, messages: &[InMessage]) -> Result<Vec<Vec<u8>>, EngineError>;
 
     /// What a list costs by the stored count.
     ///
     /// # Errors
     /// [`EngineError::Message`] for an element that is no message.
-    fn weigh(&self, messages: &[Vec<u8>]) -> Result<u64, EngineError>;
+    fn weigh(&self, messages: &[InMessage]) -> Result<u64, EngineError>;
 
     /// Why a provider would refuse a list, as the end of a sentence; `None` when it takes it. `alternates` says whether
     /// users and assistants must take turns in OpenAI's format too.
     ///
     /// # Errors
     /// [`EngineError::Message`] for an element that is no message.
-    fn refusal(&self, messages: &[Vec<u8>], alternates: bool) -> Result<Option<String>, EngineError>;
+    fn refusal(&self, messages: &[InMessage], alternates: bool) -> Result<Option<String>, EngineError>;
 
     /// What a session shows or showed: messages and folds, in the order in which a model sees them.
     ///

@@ -54,7 +54,7 @@ pub struct Selected {
 impl Selected {
     /// The list to send: what came of the one that was given, or that one.
     #[must_use]
-    pub fn list(&self, given: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    pub fn list(&self, given: &[impl AsRef<[u8]>]) -> Vec<Vec<u8>> {
         OutMessage::list(self.messages.as_deref(), given)
     }
 }

@@ -1,8 +1,9 @@
 //! A host's list turn by turn: what it shows, what came of it, and the shorter list in its place.
 
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use lcm_core::{Arrival, Handle, NodeId, OpId, Owner, SessionId};
 use lcm_store::Scope;
@@ -20,8 +21,8 @@ pub struct TurnRequest {
     pub source: String,
     /// The format; `None` to tell it from the messages.
     pub dialect: Option<Dialect>,
-    /// The messages, each as JSON text.
-    pub messages: Vec<Vec<u8>>,
+    /// The messages.
+    pub messages: Vec<InMessage>,
     /// Who asks, for history.
     pub by: String,
     /// Now: milliseconds since 1970 UTC.
@@ -151,7 +152,7 @@ pub struct Compressed {
 impl Compressed {
     /// The list to use: what came of the one that was given, or that one.
     #[must_use]
-    pub fn list(&self, given: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    pub fn list(&self, given: &[impl AsRef<[u8]>]) -> Vec<Vec<u8>> {
         OutMessage::list(self.messages.as_deref(), given)
     }
 }
@@ -187,6 +188,61 @@ pub struct Rewritten {
     pub model_tokens: u64,
 }
 
+/// A message of a list that a host shows: JSON text. Copies share it, and the hash by which it is known again.
+#[derive(Clone)]
+pub struct InMessage(Arc<InText>);
+
+struct InText {
+    text: Box<[u8]>,
+    hash: OnceLock<[u8; 32]>,
+}
+
+impl InMessage {
+    /// The messages of a list, from their texts.
+    pub fn list<T: Into<Vec<u8>>>(texts: impl IntoIterator<Item = T>) -> Vec<Self> {
+        texts.into_iter().map(|text| Self::from(text.into())).collect()
+    }
+
+    /// The hash of its text, computed once.
+    pub(crate) fn hash(&self) -> [u8; 32] {
+        *self.0.hash.get_or_init(|| *blake3::hash(&self.0.text).as_bytes())
+    }
+}
+
+impl From<Vec<u8>> for InMessage {
+    fn from(text: Vec<u8>) -> Self {
+        Self(Arc::new(InText { text: text.into(), hash: OnceLock::new() }))
+    }
+}
+
+impl Deref for InMessage {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.text
+    }
+}
+
+impl AsRef<[u8]> for InMessage {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for InMessage {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for InMessage {}
+
+impl fmt::Debug for InMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InMessage({})", String::from_utf8_lossy(self))
+    }
+}
+
 /// A message of a list that was made shorter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutMessage {
@@ -198,10 +254,10 @@ pub enum OutMessage {
 
 impl OutMessage {
     /// A list of them as JSON texts; the one that was given where there is none.
-    pub(super) fn list(messages: Option<&[Self]>, given: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        let Some(messages) = messages else { return given.to_vec() };
+    pub(super) fn list(messages: Option<&[Self]>, given: &[impl AsRef<[u8]>]) -> Vec<Vec<u8>> {
+        let Some(messages) = messages else { return given.iter().map(|message| message.as_ref().to_vec()).collect() };
         let message = |message: &Self| match message {
-            Self::Given(at) => given.get(*at).cloned(),
+            Self::Given(at) => given.get(*at).map(|message| message.as_ref().to_vec()),
             Self::Made(json) => Some(json.clone()),
         };
         messages.iter().filter_map(message).collect()

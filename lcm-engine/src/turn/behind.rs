@@ -71,7 +71,7 @@ pub(crate) fn behind(snapshot: &Snapshot, scope: &Scope, sent: Sent<'_>) -> Resu
             None => {
                 originals.push(match sent.redactor {
                     Some(_) => sent.message(at)?.json().to_text(),
-                    None => sent.messages[at].clone(),
+                    None => sent.messages[at].to_vec(),
                 });
                 if element.speech.is_request() {
                     originals.append(&mut held);

@@ -15,7 +15,7 @@ use crate::hosts::time;
 use crate::hosts::told::Told;
 use crate::hosts::{HostFormat, IncomingMessage, with_tree};
 use crate::redact::Redactor;
-use crate::service::TurnRequest;
+use crate::service::{InMessage, TurnRequest};
 
 /// The key under which hosts say when a message was said.
 const TIMESTAMP: &str = "timestamp";
@@ -153,7 +153,7 @@ fn mark_of(speech: &Speech, told: &Told) -> Option<Mark> {
 /// What a host sent, to be read again: as it is kept, without secrets.
 #[derive(Clone, Copy)]
 pub(crate) struct Sent<'a> {
-    pub(crate) messages: &'a [Vec<u8>],
+    pub(crate) messages: &'a [InMessage],
     pub(crate) redactor: Option<&'a Redactor>,
     /// How the host's messages are read.
     pub(crate) format: &'static HostFormat,

@@ -8,6 +8,7 @@
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -62,6 +63,25 @@ pub(crate) enum Ours {
     Between,
 }
 
+/// Keys that are hashes are spread as they are.
+#[derive(Debug, Default)]
+struct OfHashes(u64);
+
+impl Hasher for OfHashes {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            self.0 ^= u64::from_le_bytes(*first);
+        }
+    }
+
+    /// The length in front of an array, which is the same for all.
+    fn write_usize(&mut self, _: usize) {}
+}
+
 /// What is remembered of a session.
 #[derive(Debug)]
 pub(crate) struct Live {
@@ -70,7 +90,7 @@ pub(crate) struct Live {
     /// The newest op that is taken into account.
     op: OpId,
     /// Texts that were read, by their hash.
-    elements: HashMap<[u8; 32], Arc<Element>>,
+    elements: HashMap<[u8; 32], Arc<Element>, BuildHasherDefault<OfHashes>>,
     folds: HashMap<NodeId, Fold>,
     /// Elements that claim to be a part of a message, and the message of which they are.
     parts: HashMap<NodeId, Option<NodeId>>,
@@ -98,7 +118,7 @@ impl Live {
             session,
             line,
             op,
-            elements: HashMap::new(),
+            elements: HashMap::default(),
             folds: HashMap::new(),
             parts: HashMap::new(),
             recalls: HashMap::new(),
@@ -176,7 +196,9 @@ impl Live {
             self.parts.clear();
             self.recalls.clear();
         }
-        self.elements.extend(hashes.iter().copied().zip(elements.iter().cloned()));
+        for (hash, element) in hashes.iter().zip(elements) {
+            self.elements.entry(*hash).or_insert_with(|| element.clone());
+        }
     }
 
     /// Ids that are held, as a weight.

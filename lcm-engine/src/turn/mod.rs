@@ -156,7 +156,7 @@ fn read(sent: Sent<'_>, live: Option<&Live>) -> Result<Read, EngineError> {
     let (mut hashes, mut elements) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let mut encoded = Vec::with_capacity(count);
     for (at, raw) in sent.messages.iter().enumerate() {
-        let hash = *blake3::hash(raw).as_bytes();
+        let hash = raw.hash();
         hashes.push(hash);
         match live.and_then(|live| live.known(&hash)) {
             Some(known) => {

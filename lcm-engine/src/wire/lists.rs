@@ -8,30 +8,21 @@ use std::sync::Arc;
 use lcm_core::Json;
 
 use super::frame::{Failure, wrong};
-use crate::service::{OutMessage, SessionKey};
+use crate::service::{InMessage, OutMessage, SessionKey};
 
 /// Bases that are kept of one session.
 pub const BASES_MAX: usize = 8;
 /// Bytes of messages that all bases of a connection may hold; each list counts whole.
 const BASES_BYTES_MAX: usize = 32 << 20;
 
-/// A message as compact JSON text.
-pub type Message = Arc<[u8]>;
-
 /// A list, as a host holds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List(
-    /// Its messages.
-    pub Vec<Message>,
+    /// Its messages, as compact JSON text.
+    pub Vec<InMessage>,
 );
 
 impl List {
-    /// The messages as the engine takes them.
-    #[must_use]
-    pub fn to_messages(&self) -> Vec<Vec<u8>> {
-        self.0.iter().map(|message| message.to_vec()).collect()
-    }
-
     fn bytes(&self) -> usize {
         self.0.iter().map(|message| message.len()).sum()
     }
@@ -59,12 +50,12 @@ impl List {
                     at = given + 1;
                 }
                 other => {
-                    let text: Message = match other {
+                    let text: InMessage = match other {
                         OutMessage::Given(given) => match self.0.get(*given) {
                             Some(message) => message.clone(),
                             None => continue,
                         },
-                        OutMessage::Made(json) => json.as_slice().into(),
+                        OutMessage::Made(json) => json.clone().into(),
                     };
                     let (_, inserted) = open.get_or_insert_with(|| (list.len(), Vec::new()));
                     inserted.push(Json::parse(&text).unwrap_or(Json::Null));
@@ -178,11 +169,11 @@ impl Bases {
     }
 }
 
-fn message(json: &Json) -> Message {
+fn message(json: &Json) -> InMessage {
     json.to_text().into()
 }
 
-fn apply(list: &mut Vec<Message>, splice: &Json) -> Result<(), String> {
+fn apply(list: &mut Vec<InMessage>, splice: &Json) -> Result<(), String> {
     let Some([start, delete, insert]) = splice.as_array() else {
         return Err("it must be [start, delete, [message, …]]".to_owned());
     };
@@ -278,11 +269,11 @@ mod tests {
                 .map(|at| at.map_or_else(|| OutMessage::Made(br#""made""#.to_vec()), OutMessage::Given))
                 .collect();
             let (changed, splices) = given.changed(&out);
-            let expected: Vec<Message> = out
+            let expected: Vec<InMessage> = out
                 .iter()
                 .filter_map(|message| match message {
                     OutMessage::Given(at) => given.0.get(*at).cloned(),
-                    OutMessage::Made(json) => Some(json.as_slice().into()),
+                    OutMessage::Made(json) => Some(json.clone().into()),
                 })
                 .collect();
             prop_assert_eq!(&changed.0, &expected);
