@@ -146,8 +146,13 @@ pub(crate) fn align(line: &[Stood], list: &[Shown], is_form: impl Fn(usize, usiz
     let has_something = walked > 0 || !anchors.is_empty();
     let taken = steps.clone();
     let mut gaps = Gaps { line, list, is_form: &is_form, taken, fates, by_form: OnceCell::new() };
-    for at in 0..walked {
+    for (at, shown) in list.iter().enumerate().take(walked) {
         gaps.take(at);
+        // What a fold stands for was not moved.
+        let runs = shown.folds.as_deref().filter(|_| gaps.fates[at] == Fate::Ours);
+        for run in runs.unwrap_or_default() {
+            gaps.taken[run.clone()].fill(true);
+        }
     }
     for anchor in &anchors {
         gaps.fates[anchor.element] = anchor.fate;
@@ -634,6 +639,14 @@ mod tests {
         assert_eq!((aligned.fates, aligned.verdict), (vec![Known(0), Known(1), Known(2), New, New], Grows));
         let aligned = align(&line(&[1, 2, 3, 100]), &shown, |_, _| false);
         assert_eq!((aligned.fates[3], aligned.verdict), (Known(3), Grows));
+    }
+
+    #[test]
+    fn what_a_fold_stands_for_is_said_again_when_it_is_shown_behind_the_fold() {
+        let mut shown = list(&[100, 8, 4, 12, 10]);
+        shown[0].folds = Some(vec![0..3]);
+        let aligned = align(&line(&[2, 4, 6, 8, 10]), &shown, |_, _| false);
+        assert_eq!(aligned.fates, [Fate::Ours, Known(3), Late(Some(3)), Late(Some(3)), Known(4)]);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! The agent marks its messages with keys of its own, which change from call to call (`_row_id`, `_db_persisted`,
 //! timestamps); those belong to the place. And it shows a message otherwise after it was written down and read again:
-//! texts trimmed, `<memory-context>` blocks gone, names and reasoning gone, images a line that says so. What stays of a
-//! message through all that is its *likeness*; two messages of one likeness at one place are the same message.
+//! texts trimmed, `<memory-context>` blocks gone, names and reasoning gone, images a line that says so. Where it folded, it
+//! puts a list of what is left to do behind the newest request. What stays of a message through all that is its
+//! *likeness*; two messages of one likeness at one place are the same message.
 //!
 //! Pure. Rows of the agent's database are read in `database`.
 
@@ -22,6 +23,8 @@ pub(in super::super) const FORMAT: HostFormat = HostFormat { is_volatile, likene
 const BESIDE: [&str; 6] = ["timestamp", "message_uid", "message_id", "observed", "api_content", "cache_control"];
 /// The begin and end of what a memory provider put into a message for one request.
 const MEMORY: (&str, &str) = ("<memory-context>", "</memory-context>");
+/// Begins what the agent adds to the newest request of a user when it was folded: what is left to do, up to the end.
+const TODO: &str = "[Your active task list was preserved across context compression]";
 /// What an image is after it was written down.
 const IMAGE: &str = "[screenshot]";
 
@@ -77,6 +80,9 @@ fn lasting(text: &str) -> String {
     }
     left.push_str(rest);
     let mut left = left.trim();
+    if let Some(todo) = left.find(TODO).filter(|at| *at == 0 || left[..*at].ends_with('\n')) {
+        left = left[..todo].trim();
+    }
     while let Some(before) = left.strip_suffix(IMAGE).filter(|before| before.is_empty() || before.ends_with('\n')) {
         left = before.trim();
     }
@@ -118,6 +124,10 @@ mod tests {
                 r#"{"role":"user","content":"look\n[screenshot]"}"#,
             ),
             (
+                r#"{"role":"user","content":"go on\n\n[Your active task list was preserved across context compression]\n- [>] 1. look (in_progress)"}"#,
+                r#"{"role":"user","content":"go on"}"#,
+            ),
+            (
                 r#"{"role":"tool","name":"read","tool_name":"read","tool_call_id":"c1","content":"x "}"#,
                 r#"{"role":"tool","tool_name":"read","tool_call_id":"c1","content":"x"}"#,
             ),
@@ -150,6 +160,12 @@ mod tests {
         }
         assert_eq!(of(r#"{"role":"user","content":" "}"#), None);
         assert_eq!(of(r#"{"role":"user","content":[{"type":"image_url"}]}"#), None);
+        let todo = "[Your active task list was preserved across context compression]";
+        assert_eq!(of(&format!(r#"{{"role":"user","content":"{todo}\n- [ ] 1. x (pending)"}}"#)), None);
+        assert_ne!(
+            of(&format!(r#"{{"role":"user","content":"what is {todo}?"}}"#)),
+            of(r#"{"role":"user","content":"what is"}"#)
+        );
         // A block that never ends is text.
         assert_ne!(of(r#"{"role":"user","content":"a <memory-context> b"}"#), of(r#"{"role":"user","content":"a"}"#));
     }
