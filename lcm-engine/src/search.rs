@@ -50,8 +50,8 @@ pub(crate) fn grep(store: &Store, request: &GrepRequest) -> Result<GrepPage, Eng
                     .with_message(|message| with_search_text(&message, &mut scratch, |text| lines.of(text)))
                     .map_err(|error| unreadable(hit.placed.arrival, error))?,
                 Some(_) => {
-                    let summary = canon::decode_summary(entries.buffer().canon());
-                    lines.of(summary.map_err(|error| unreadable(hit.placed.arrival, error))?.text())
+                    let summary = canon::summary_head(entries.buffer().canon());
+                    lines.of(summary.map_err(|error| unreadable(hit.placed.arrival, error))?.text)
                 }
             };
         }

@@ -30,7 +30,7 @@ use crate::node::SummaryError;
 pub use body::{BodyRef, EncodedBody, body_id};
 pub use outline::{Outline, body_refs, outline};
 pub use read::{decode, write_json};
-pub use summary::{decode_summary, encode_summary};
+pub use summary::{SummaryHead, decode_summary, encode_summary, summary_head};
 pub use tree::{MessageTree, TreeValue};
 pub(crate) use write::encode;
 

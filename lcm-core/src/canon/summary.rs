@@ -42,22 +42,61 @@ pub fn encode_summary(summary: &Summary) -> Vec<u8> {
     out
 }
 
+/// What stands first in a summary: enough to show it in a list and to search it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SummaryHead<'a> {
+    /// Levels below it, 1 or more.
+    pub depth: u16,
+    /// When the first and the last of its sources were said: milliseconds since 1970 UTC.
+    pub span_ms: (i64, i64),
+    /// What it says.
+    pub text: &'a str,
+}
+
+/// Reads the head of a summary alone.
+///
+/// # Errors
+/// When the bytes do not begin as [`encode_summary`] writes them.
+pub fn summary_head(canon: &[u8]) -> Result<SummaryHead<'_>, CanonError> {
+    let mut cursor = Cursor::begin(canon, "canonical bytes of a summary", SUMMARY)?;
+    let Front { depth, span_ms, text, .. } = Front::read(&mut cursor)?;
+    Ok(SummaryHead { depth, span_ms, text })
+}
+
+/// All that stands in front of the lists.
+struct Front<'a> {
+    depth: u16,
+    level: Level,
+    prompt_version: u32,
+    source_tokens: u64,
+    own_tokens: u32,
+    span_ms: (i64, i64),
+    model: &'a str,
+    text: &'a str,
+}
+
+impl<'a> Front<'a> {
+    fn read(cursor: &mut Cursor<'a>) -> Result<Self, CanonError> {
+        let too_large = |cursor: &Cursor<'_>| cursor.damaged("a number is too large");
+        let depth = u16::try_from(cursor.varint()?).map_err(|_| too_large(cursor))?;
+        let level = u8::try_from(cursor.varint()?).ok().and_then(Level::from_number);
+        let level = level.ok_or_else(|| cursor.damaged("there is no such level"))?;
+        let prompt_version = u32::try_from(cursor.varint()?).map_err(|_| too_large(cursor))?;
+        let source_tokens = cursor.varint()?;
+        let own_tokens = u32::try_from(cursor.varint()?).map_err(|_| too_large(cursor))?;
+        let span_ms = (unzigzag(cursor.varint()?), unzigzag(cursor.varint()?));
+        let (model, text) = (cursor.text()?, cursor.text()?);
+        Ok(Self { depth, level, prompt_version, source_tokens, own_tokens, span_ms, model, text })
+    }
+}
+
 /// Reads a summary back.
 ///
 /// # Errors
 /// When the bytes are not what [`encode_summary`] writes.
 pub fn decode_summary(canon: &[u8]) -> Result<Summary, CanonError> {
     let mut cursor = Cursor::begin(canon, "canonical bytes of a summary", SUMMARY)?;
-    let too_large = |cursor: &Cursor<'_>| cursor.damaged("a number is too large");
-    let depth = u16::try_from(cursor.varint()?).map_err(|_| too_large(&cursor))?;
-    let level = u8::try_from(cursor.varint()?).ok().and_then(Level::from_number);
-    let level = level.ok_or_else(|| cursor.damaged("there is no such level"))?;
-    let prompt_version = u32::try_from(cursor.varint()?).map_err(|_| too_large(&cursor))?;
-    let source_tokens = cursor.varint()?;
-    let own_tokens = u32::try_from(cursor.varint()?).map_err(|_| too_large(&cursor))?;
-    let span_ms = (unzigzag(cursor.varint()?), unzigzag(cursor.varint()?));
-    let model = cursor.text()?.to_owned();
-    let text = cursor.text()?.to_owned();
+    let front = Front::read(&mut cursor)?;
     let mut marks: Vec<String> = Vec::new();
     for _ in 0..cursor.count(1)? {
         marks.push(cursor.text()?.to_owned());
@@ -75,12 +114,13 @@ pub fn decode_summary(canon: &[u8]) -> Result<Summary, CanonError> {
         children.push(NodeId::from_bytes(cursor.hash()?));
     }
     cursor.end()?;
-    let mut summary = Summary::new(SummaryParts { text, children, depth, span_ms })?;
-    summary.source_tokens = source_tokens;
-    summary.own_tokens = own_tokens;
-    summary.level = level;
-    summary.model = model;
-    summary.prompt_version = prompt_version;
+    let Front { depth, span_ms, .. } = front;
+    let mut summary = Summary::new(SummaryParts { text: front.text.to_owned(), children, depth, span_ms })?;
+    summary.source_tokens = front.source_tokens;
+    summary.own_tokens = front.own_tokens;
+    summary.level = front.level;
+    summary.model = front.model.to_owned();
+    summary.prompt_version = front.prompt_version;
     summary.marks = marks;
     summary.mentions = mentions;
     Ok(summary)
@@ -127,6 +167,8 @@ mod tests {
             names.sort();
             summary.marks = names;
             let canon = encode_summary(&summary);
+            let head = SummaryHead { depth: summary.depth(), span_ms, text: summary.text() };
+            prop_assert_eq!(summary_head(&canon), Ok(head));
             prop_assert_eq!(decode_summary(&canon), Ok(summary));
             prop_assert_eq!(encode_summary(&unsorted), canon);
         }

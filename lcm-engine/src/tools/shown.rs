@@ -1,11 +1,13 @@
 //! What answers say of a place that was found: what stands there, where, whose it is, when it was said, and which fold
 //! stands for it now.
 
-use lcm_store::{Buffer, Scope, Session, Snapshot};
+use lcm_core::canon;
+use lcm_store::{Buffer, Placed, Scope, Session, Snapshot};
 
 use super::ToolError;
 use super::access::{Access, name_of};
 use super::answer::{Object, rfc3339};
+use crate::find::unreadable;
 use crate::history::Covers;
 use crate::service::Entry;
 
@@ -16,6 +18,7 @@ pub(super) struct Shown<'s> {
     scope: Option<&'s Scope>,
     is_current: bool,
     covers: Covers<'s>,
+    buffer: Buffer,
 }
 
 impl<'s> Shown<'s> {
@@ -25,7 +28,7 @@ impl<'s> Shown<'s> {
         scope: Option<&'s Scope>,
         is_current: bool,
     ) -> Self {
-        Self { snapshot, access, scope, is_current, covers: Covers::new(snapshot) }
+        Self { snapshot, access, scope, is_current, covers: Covers::new(snapshot), buffer: Buffer::default() }
     }
 
     /// The beginning of an item: what stands there, where, whose it is, when it was said.
@@ -34,8 +37,7 @@ impl<'s> Shown<'s> {
         let summary = match (entry.summary, self.scope) {
             (Some(number), Some(scope)) => {
                 let placed = self.snapshot.find_place(scope, entry.number)?;
-                let summary = placed.map(|placed| self.snapshot.summary(placed.record, &mut Buffer::default()));
-                Some((number, summary.transpose()?))
+                Some((number, placed.map(|placed| self.depth_and_span(&placed)).transpose()?))
             }
             (Some(number), None) => Some((number, None)),
             (None, _) => None,
@@ -46,8 +48,8 @@ impl<'s> Shown<'s> {
             }
             Some((number, summary)) => {
                 item.text("type", "summary");
-                if let Some(summary) = summary {
-                    item.text("depth", &format!("d{}", summary.depth()));
+                if let Some((depth, _)) = summary {
+                    item.text("depth", &format!("d{depth}"));
                 }
                 item.number("node_id", number.0);
             }
@@ -63,9 +65,8 @@ impl<'s> Shown<'s> {
             }
             Some((number, summary)) => {
                 item.number("token_count", entry.tokens);
-                if let Some(summary) = summary {
-                    let (from, to) = summary.span_ms();
-                    item.text("earliest_at", &rfc3339(from)).text("latest_at", &rfc3339(to));
+                if let Some((_, (from, to))) = summary {
+                    item.text("earliest_at", &rfc3339(*from)).text("latest_at", &rfc3339(*to));
                 }
                 item.text("expand_hint", &format!("lcm_expand node_id={number}"));
             }
@@ -82,6 +83,13 @@ impl<'s> Shown<'s> {
             item.json("covered_by", &covered.finish());
         }
         Ok(item)
+    }
+
+    /// How many levels are below a summary, and when its sources were said.
+    fn depth_and_span(&mut self, placed: &Placed) -> Result<(u16, (i64, i64)), ToolError> {
+        self.snapshot.read(placed.record, &mut self.buffer)?;
+        let head = canon::summary_head(self.buffer.canon()).map_err(|error| unreadable(placed.arrival, error))?;
+        Ok((head.depth, head.span_ms))
     }
 
     /// The fold that stands for a message: in the conversation of the call where that is looked into, else in its own.

@@ -277,8 +277,8 @@ impl Reader {
         let Self { largest, buffer, scratch } = self;
         let id = buffer.id();
         if is_summary(row) {
-            let summary = canon::decode_summary(buffer.canon()).map_err(damaged)?;
-            return Ok(look(Said::new(id, Role::Other, summary.text())));
+            let summary = canon::summary_head(buffer.canon()).map_err(damaged)?;
+            return Ok(look(Said::new(id, Role::Other, summary.text)));
         }
         let role = Known::Canon(buffer.canon());
         let said = buffer.with_message(|message| {
