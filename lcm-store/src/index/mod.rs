@@ -532,9 +532,10 @@ impl Search<'_> {
         }
         // With no room at all it is still told whether there is more: a page may be full of others.
         let skip = usize::try_from(given).unwrap_or(usize::MAX);
-        // A filter, and hits that were given already, may take some of the best away.
-        let wanted = skip.saturating_add(max);
-        let mut wanted = wanted.saturating_add(wanted / 4).saturating_add(16).min(RANKED_MAX);
+        // A filter, and hits that were given already, take some of the best away; rarely more than a quarter, else it is
+        // tried again with more.
+        let needed = skip.saturating_add(max);
+        let mut wanted = needed.saturating_add(needed / 4).saturating_add(16).min(RANKED_MAX);
         loop {
             let (ranked, lost) = rank::rank(&question, self.reach, self.opened, self.kept, self.above, wanted)?;
             let all_there_are = ranked.len() < wanted;

@@ -46,9 +46,10 @@ const NEIGHBOUR: f32 = 0.35;
 const STOP_WORD: f32 = 0.2;
 /// Groups of a query that are looked up; a question has ten, a pasted page ends here.
 const GROUPS_MAX: usize = 128;
-/// A question of more groups than this is decided by its rarer words: what stands in more than one of so many places in
-/// scope is not scored then.
+/// A question of more groups than this is decided by its rarer words: what stands in more than one of `COMMON` places in
+/// scope is not scored, but for the rarest few.
 const GROUPS_FEW: usize = 24;
+const GROUPS_RAREST: usize = 6;
 const COMMON: f32 = 32.0;
 /// Below one in so many places with words, sums are kept for those alone.
 const SPARSE: usize = 16;
@@ -149,10 +150,16 @@ struct Sums {
 }
 
 impl Sums {
-    /// Whether what stands in so many places is passed over in a long question.
     fn is_common(&self, with: u64) -> bool {
         float(with) * COMMON > float(self.places)
     }
+}
+
+/// In how many places a group stands: at least, and at most.
+#[derive(Clone, Copy, Default)]
+struct Bounds {
+    least: u64,
+    most: u64,
 }
 
 /// Finds the best places for a question, best first, at least `max` of them where there are as many; and says how many
@@ -169,30 +176,48 @@ pub(crate) fn rank(
     let segments = opened.map(|opened| opened.segments.as_slice()).unwrap_or_default();
     let mut indexed = Vec::with_capacity(segments.len());
     for segment in segments {
-        indexed.push(Indexed::new(question, reach, segment, &mut sums)?);
+        indexed.push(Indexed::counted_in(question, reach, segment, &mut sums)?);
     }
     let (tail, lost) = match kept {
         Some(kept) => (in_kept(question, reach, kept, above, &mut sums)?, kept.lost(above, reach.last)),
         None => in_truth(question, reach, above, &mut sums)?,
     };
-    let is_long = question.groups.len() > GROUPS_FEW;
-    let is_passed_over: Vec<bool> = (0..question.groups.len())
-        .map(|group| is_long && sums.is_common(indexed.iter().map(|segment| segment.at_least(group)).sum()))
+    // What is passed over for sure is told before it is read where it stands.
+    let bounds: Vec<Bounds> = (0..question.groups.len())
+        .map(|group| {
+            let mut bounds = Bounds { least: count(&tail.counts[group]), most: count(&tail.counts[group]) };
+            for segment in &indexed {
+                let Bounds { least, most } = segment.bounds(group);
+                bounds = Bounds { least: bounds.least + least, most: bounds.most + most };
+            }
+            bounds
+        })
+        .collect();
+    let is_passed_over: Vec<bool> = bounds
+        .iter()
+        .map(|one| {
+            let is_among_the_rarest = || bounds.iter().filter(|other| other.most < one.least).count() < GROUPS_RAREST;
+            bounds.len() > GROUPS_FEW && sums.is_common(one.least) && !is_among_the_rarest()
+        })
         .collect();
     let mut sources = Vec::with_capacity(indexed.len() + 1);
     for segment in indexed {
-        sources.push(segment.counted(&is_passed_over)?);
+        sources.push(segment.read(&is_passed_over)?);
     }
+    // Behind the segments: it may hold places that are indexed by now.
     sources.push(tail);
-    let mut views = Vec::with_capacity(sources.len());
+    let mut lookups = Vec::with_capacity(sources.len());
     for source in &sources {
-        views.push(source.places.view()?);
+        lookups.push(source.places.lookup()?);
     }
-    let scores = score(question, &sources, &views, &sums, &is_passed_over);
+    let weights = weights(question, &sources, &sums, &is_passed_over);
+    let average = (float(sums.lengths) / float(sums.places).max(1.0)).max(1.0);
+    let scores: Vec<Scores> =
+        sources.iter().zip(&lookups).map(|(source, lookup)| score(source, lookup, &weights, average)).collect();
     // A place owes at most 0.7 of a neighbour's score to its neighbours, so whoever comes in front stands in or
     // beside the best few.
-    let best = best(&views, &scores, max.saturating_mul(2).saturating_add(32));
-    Ok((with_neighbours(&best, &views, &scores, reach)?, lost))
+    let best = best(&lookups, &scores, max.saturating_mul(2).saturating_add(32));
+    Ok((with_neighbours(&best, &lookups, &scores, reach)?, lost))
 }
 
 /// A segment of the index, and what of it is in scope.
@@ -208,7 +233,8 @@ struct Indexed<'a> {
 }
 
 impl<'a> Indexed<'a> {
-    fn new(
+    /// A segment whose places in scope are added to `sums`.
+    fn counted_in(
         question: &Question,
         reach: &'a Reach<'_>,
         segment: &'a Arc<Segment>,
@@ -256,14 +282,14 @@ impl<'a> Indexed<'a> {
         Ok(Self { segment, admission, reached, is_whole, terms })
     }
 
-    /// In so many places at least a group stands, told without reading where.
-    fn at_least(&self, group: usize) -> u64 {
-        let most = self.terms[group].iter().map(|term| u64::from(term.doc_freq)).max();
-        most.filter(|_| self.is_whole).unwrap_or_default()
+    /// In how many places a group stands, told without reading where.
+    fn bounds(&self, group: usize) -> Bounds {
+        let each = || self.terms[group].iter().map(|term| u64::from(term.doc_freq));
+        Bounds { least: each().max().filter(|_| self.is_whole).unwrap_or_default(), most: each().sum() }
     }
 
     /// Reads where the groups stand that are not passed over.
-    fn counted(mut self, is_passed_over: &[bool]) -> Result<Source, StoreError> {
+    fn read(mut self, is_passed_over: &[bool]) -> Result<Source, StoreError> {
         let mut counts = Vec::with_capacity(self.terms.len());
         for (terms, is_passed_over) in std::mem::take(&mut self.terms).iter().zip(is_passed_over) {
             counts.push(if *is_passed_over { Vec::new() } else { self.places_with(terms)? });
@@ -272,9 +298,13 @@ impl<'a> Indexed<'a> {
     }
 
     fn places_with(&mut self, terms: &[TermInfo]) -> Result<Vec<Count>, StoreError> {
-        let most: u32 = terms.iter().map(|term| term.doc_freq).sum();
-        let most = self.reached.as_ref().map_or(usize::MAX, Vec::len).min(usize::try_from(most).unwrap_or(0));
-        let mut found: Vec<Count> = Vec::with_capacity(most);
+        let with: u64 = terms.iter().map(|term| u64::from(term.doc_freq)).sum();
+        let most = match &self.reached {
+            Some(docs) => docs.len(),
+            None if self.is_whole => usize::MAX,
+            None => 0,
+        };
+        let mut found: Vec<Count> = Vec::with_capacity(most.min(usize::try_from(with).unwrap_or(0)));
         for term in terms {
             let mut postings = self.segment.postings(term, IndexRecordOption::WithFreqs)?;
             let mut doc = postings.doc();
@@ -425,8 +455,8 @@ fn in_truth(question: &Question, reach: &Reach<'_>, above: u64, sums: &mut Sums)
     Ok((Source { counts, places: Places::Tail(places) }, lost))
 }
 
-/// What scoring reads of a source's places, by number.
-enum View<'a> {
+/// What is read of a source's places, by number.
+enum Lookup<'a> {
     Segment {
         segment: &'a Segment,
         columns: &'a Columns,
@@ -437,17 +467,17 @@ enum View<'a> {
 }
 
 impl Places {
-    fn view(&self) -> Result<View<'_>, StoreError> {
+    fn lookup(&self) -> Result<Lookup<'_>, StoreError> {
         Ok(match self {
             Self::Segment(segment) => {
-                View::Segment { segment, columns: segment.columns()?, lengths: segment.lengths()? }
+                Lookup::Segment { segment, columns: segment.columns()?, lengths: segment.lengths()? }
             }
-            Self::Tail(places) => View::Tail(places),
+            Self::Tail(places) => Lookup::Tail(places),
         })
     }
 }
 
-impl View<'_> {
+impl Lookup<'_> {
     fn len(&self) -> usize {
         match self {
             Self::Segment { lengths, .. } => lengths.len(),
@@ -484,14 +514,15 @@ impl View<'_> {
         }
     }
 
-    /// The number of a place; `near` is that of another one.
-    fn number_of(&self, arrival: u64, near: (u64, u32)) -> Result<Option<u32>, StoreError> {
+    /// The number of the place that arrived as `arrival`; `near` is a number of a place that stands near it.
+    fn number_of(&self, arrival: u64, near: Option<u32>) -> Result<Option<u32>, StoreError> {
         Ok(match self {
-            Self::Segment { segment, .. } => {
-                // Documents nearly always follow one another as places do.
-                let (of, number) = near;
-                let apart = arrival.wrapping_sub(of).cast_signed();
-                let guess = u32::try_from(i64::from(number).saturating_add(apart)).unwrap_or(u32::MAX);
+            Self::Segment { segment, columns, .. } => {
+                // In a segment that one thread wrote documents follow one another as places do.
+                let guess = near.and_then(|near| {
+                    let apart = arrival.wrapping_sub(columns.arrival.get_val(near)).cast_signed();
+                    u32::try_from(i64::from(near).saturating_add(apart)).ok()
+                });
                 segment.doc_of(arrival, guess)?
             }
             Self::Tail(places) => {
@@ -531,64 +562,59 @@ impl Scores {
     }
 }
 
-/// Scores every place that has words of the question.
-fn score(
-    question: &Question,
-    sources: &[Source],
-    views: &[View<'_>],
-    sums: &Sums,
-    is_passed_over: &[bool],
-) -> Vec<Scores> {
+/// What each group counts; `None` where it is passed over.
+fn weights(question: &Question, sources: &[Source], sums: &Sums, is_passed_over: &[bool]) -> Vec<Option<f32>> {
     let places = float(sums.places);
-    let average = (float(sums.lengths) / places.max(1.0)).max(1.0);
-    let is_long = question.groups.len() > GROUPS_FEW;
-    let weights: Vec<Option<f32>> = question
-        .groups
-        .iter()
-        .enumerate()
-        .map(|(group, asked)| {
-            let with: usize = sources.iter().map(|source| source.counts[group].len()).sum();
-            let with = u64::try_from(with).unwrap_or(u64::MAX);
-            let is_passed_over = is_passed_over[group] || (is_long && sums.is_common(with));
-            let with = float(with).min(places);
-            (!is_passed_over).then(|| asked.weight * (1.0 + (places - with + 0.5) / (with + 0.5)).ln())
-        })
+    let with: Vec<u64> = (0..question.groups.len())
+        .map(|group| sources.iter().map(|source| count(&source.counts[group])).sum())
         .collect();
-    let score = |(source, view): (&Source, &View<'_>)| {
-        let part = |count: &Count, weight: f32| {
-            let times = float(u64::from(count.times));
-            let length = float(view.length(count.number));
-            weight * times * (K1 + 1.0) / (times + K1 * (1.0 - B + B * length / average))
-        };
-        let groups = || source.counts.iter().zip(&weights).filter_map(|(counts, weight)| Some((counts, (*weight)?)));
-        let counted: usize = groups().map(|(counts, _)| counts.len()).sum();
-        if counted < view.len() / SPARSE {
-            let mut scores = Vec::with_capacity(counted);
-            for (counts, weight) in groups() {
-                scores.extend(counts.iter().map(|count| (count.number, part(count, weight))));
-            }
-            // Stable, so that the parts of a place are summed in the order of the groups: here, and below.
-            scores.sort_by_key(|(number, _)| *number);
-            scores.dedup_by(|next, sum| {
-                let same = next.0 == sum.0;
-                if same {
-                    sum.1 += next.1;
-                }
-                same
-            });
-            return Scores::Few(scores);
+    let mut left: Vec<usize> = (0..with.len()).filter(|group| !is_passed_over[*group]).collect();
+    left.sort_by_key(|group| with[*group]);
+    let mut weights = vec![None; with.len()];
+    let is_long = with.len() > GROUPS_FEW;
+    for (nth, group) in left.into_iter().enumerate() {
+        if !is_long || nth < GROUPS_RAREST || !sums.is_common(with[group]) {
+            let with = float(with[group]).min(places);
+            weights[group] = Some(question.groups[group].weight * (1.0 + (places - with + 0.5) / (with + 0.5)).ln());
         }
-        let mut scores = vec![0.0_f32; view.len()];
-        for (counts, weight) in groups() {
-            for count in counts {
-                if let Some(score) = usize::try_from(count.number).ok().and_then(|at| scores.get_mut(at)) {
-                    *score += part(count, weight);
-                }
-            }
-        }
-        Scores::All(scores)
+    }
+    weights
+}
+
+/// Scores every place of a source that has words of the question.
+fn score(source: &Source, lookup: &Lookup<'_>, weights: &[Option<f32>], average: f32) -> Scores {
+    let part = |count: &Count, weight: f32| {
+        let times = float(u64::from(count.times));
+        let length = float(lookup.length(count.number));
+        weight * times * (K1 + 1.0) / (times + K1 * (1.0 - B + B * length / average))
     };
-    sources.iter().zip(views).map(score).collect()
+    let groups = || source.counts.iter().zip(weights).filter_map(|(counts, weight)| Some((counts, (*weight)?)));
+    let counted: usize = groups().map(|(counts, _)| counts.len()).sum();
+    if counted < lookup.len() / SPARSE {
+        let mut scores = Vec::with_capacity(counted);
+        for (counts, weight) in groups() {
+            scores.extend(counts.iter().map(|count| (count.number, part(count, weight))));
+        }
+        // Stable, so that the parts of a place are summed in the order of the groups: here, and below.
+        scores.sort_by_key(|(number, _)| *number);
+        scores.dedup_by(|next, sum| {
+            let same = next.0 == sum.0;
+            if same {
+                sum.1 += next.1;
+            }
+            same
+        });
+        return Scores::Few(scores);
+    }
+    let mut scores = vec![0.0_f32; lookup.len()];
+    for (counts, weight) in groups() {
+        for count in counts {
+            if let Some(score) = usize::try_from(count.number).ok().and_then(|at| scores.get_mut(at)) {
+                *score += part(count, weight);
+            }
+        }
+    }
+    Scores::All(scores)
 }
 
 /// A place that has words of the question.
@@ -600,8 +626,8 @@ struct Scored {
 }
 
 /// The best places, at most `max`, best first and of equal ones the newest.
-fn best(views: &[View<'_>], scores: &[Scores], max: usize) -> Vec<Scored> {
-    let arrival = |place: &Scored| views[place.source].arrival(place.number);
+fn best(lookups: &[Lookup<'_>], scores: &[Scores], max: usize) -> Vec<Scored> {
+    let arrival = |place: &Scored| lookups[place.source].arrival(place.number);
     let best_first = |a: &Scored, b: &Scored| b.score.total_cmp(&a.score).then_with(|| arrival(b).cmp(&arrival(a)));
     let mut best: Vec<Scored> = Vec::new();
     let mut least = 0.0;
@@ -626,16 +652,20 @@ fn best(views: &[View<'_>], scores: &[Scores], max: usize) -> Vec<Scored> {
 /// Adds to each of the best places a part of what its neighbours score, and the neighbours themselves.
 fn with_neighbours(
     best: &[Scored],
-    views: &[View<'_>],
+    lookups: &[Lookup<'_>],
     scores: &[Scores],
     reach: &Reach<'_>,
 ) -> Result<Vec<Ranked>, StoreError> {
-    let own = |arrival: Option<u64>, near| {
+    let own = |arrival: Option<u64>, near: &Scored| {
         let Some(arrival) = arrival else { return Ok(0.0) };
-        for (view, scores) in views.iter().zip(scores) {
-            let score = view.number_of(arrival, near)?.map_or(0.0, |number| scores.get(number));
-            if score > 0.0 {
-                return Ok(score);
+        // Most stand in the same segment. The tail, which is the last, holds places too that are indexed by now and have
+        // their scores there.
+        let tail = lookups.len().saturating_sub(1);
+        let first = (near.source != tail).then_some(near.source);
+        for source in first.into_iter().chain((0..lookups.len()).filter(|source| Some(*source) != first)) {
+            let near = (source == near.source).then_some(near.number);
+            if let Some(number) = lookups[source].number_of(arrival, near)? {
+                return Ok(scores[source].get(number));
             }
         }
         Ok::<f32, StoreError>(0.0)
@@ -643,11 +673,10 @@ fn with_neighbours(
     let mut ranked: HashMap<u64, Ranked, BuildHasherDefault<NumberHasher>> = HashMap::default();
     for place in best {
         // The place itself in the middle, two on each side.
-        let facts = views[place.source].facts(place.number);
-        let around = around(reach, &facts)?;
+        let around = around(reach, &lookups[place.source].facts(place.number))?;
         let mut scores = [0.0; 5];
         for (score, arrival) in scores.iter_mut().zip(around) {
-            *score = own(arrival, (facts.arrival, place.number))?;
+            *score = own(arrival, place)?;
         }
         for at in 1..4 {
             let Some(arrival) = around[at] else { continue };
@@ -694,6 +723,10 @@ fn around(reach: &Reach<'_>, place: &Facts) -> Result<[Option<u64>; 5], StoreErr
     Ok(around)
 }
 
+fn count(counts: &[Count]) -> u64 {
+    u64::try_from(counts.len()).unwrap_or(u64::MAX)
+}
+
 /// Counts as scores take them: beyond 16 million they may be off by one, which no score shows.
 fn float(number: u64) -> f32 {
     number as f32
@@ -703,4 +736,42 @@ fn float(number: u64) -> f32 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits, and never below 0")]
 pub(crate) fn thousandths(score: f32) -> u32 {
     (score * 1000.0).clamp(0.0, 4_000_000.0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    //! That the best are found among many as by sorting all of them.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_best_are_those_that_sorting_gives(
+            few in prop::collection::vec(0..6_u8, 0..60),
+            all in prop::collection::vec(0..6_u8, 0..200),
+            max in 1..20_usize,
+        ) {
+            let places = |count: usize, first: u64| -> Vec<Facts> {
+                (first..).take(count).map(|arrival| Facts { arrival, ..Facts::default() }).collect()
+            };
+            let (earlier, later) = (places(few.len(), 1), places(all.len(), 1000));
+            let lookups = [Lookup::Tail(&earlier), Lookup::Tail(&later)];
+            let few: Vec<(u32, f32)> = (0..).zip(few.into_iter().map(f32::from)).filter(|(_, score)| *score > 0.0).collect();
+            let scores = [Scores::Few(few), Scores::All(all.into_iter().map(f32::from).collect())];
+            let mut expected: Vec<(f32, u64)> = Vec::new();
+            for (scores, lookup) in scores.iter().zip(&lookups) {
+                scores.each(|number, score| expected.push((score, lookup.arrival(number))));
+            }
+            expected.retain(|(score, _)| *score > 0.0);
+            expected.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+            expected.truncate(max);
+            let found: Vec<(f32, u64)> = best(&lookups, &scores, max)
+                .iter()
+                .map(|place| (place.score, lookups[place.source].arrival(place.number)))
+                .collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
 }

@@ -311,9 +311,7 @@ impl Segment {
         token: &str,
         option: IndexRecordOption,
     ) -> tantivy::Result<Option<SegmentPostings>> {
-        let postings =
-            self.inverted(self.fields.text)?.read_postings(&Term::from_field_text(self.fields.text, token), option);
-        postings.map_err(io_error)
+        self.term(token)?.map(|term| self.postings(&term, option)).transpose()
     }
 
     /// Where the documents with a token are found, and how many they are.
@@ -322,7 +320,7 @@ impl Segment {
         self.inverted(self.fields.text)?.get_term_info(&term).map_err(io_error)
     }
 
-    /// The documents with a token of this segment.
+    /// The documents with a token, which [`Segment::term`] of this very segment gave.
     pub(crate) fn postings(&self, term: &TermInfo, option: IndexRecordOption) -> tantivy::Result<SegmentPostings> {
         self.inverted(self.fields.text)?.read_postings_from_terminfo(term, option).map_err(io_error)
     }
@@ -349,12 +347,12 @@ impl Segment {
     }
 
     /// The document of a place. It is looked for at `guess` first.
-    pub(crate) fn doc_of(&self, arrival: u64, guess: u32) -> tantivy::Result<Option<u32>> {
+    pub(crate) fn doc_of(&self, arrival: u64, guess: Option<u32>) -> tantivy::Result<Option<u32>> {
         let column = &self.columns()?.arrival;
         if arrival < column.min_value() || arrival > column.max_value() {
             return Ok(None);
         }
-        if guess < self.docs && column.get_val(guess) == arrival {
+        if let Some(guess) = guess.filter(|guess| *guess < self.docs && column.get_val(*guess) == arrival) {
             return Ok(Some(guess));
         }
         let by_arrival = self.by_arrival()?;

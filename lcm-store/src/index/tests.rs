@@ -357,6 +357,36 @@ fn nothing_out_of_scope_is_found_or_counted() {
     assert!(Trial::grep_in(&trial.store, &nobody, &Grep::new(Pattern::Literal("e".into()))).is_empty());
 }
 
+/// Segments that hold places of several sessions in turns, some merged, against places that are read from truth.
+#[test]
+fn ranking_is_the_same_however_places_are_indexed() {
+    let words: Vec<String> = (0..30).map(|n| format!("word{n}")).collect();
+    let (mut pieces, mut fresh) = (Trial::new(), Trial::new());
+    for nth in 0..40_usize {
+        for trial in [&mut pieces, &mut fresh] {
+            let timelines = [trial.session("a", "s").1, trial.session("a", "t").1];
+            // Two words stand everywhere, the others here and there.
+            let texts: Vec<String> = (0..5)
+                .map(|at| format!("word0 word1 {} {}", words[(nth + at) % 30], words[(nth * 7 + at) % 30]))
+                .collect();
+            for (at, text) in texts.iter().enumerate() {
+                trial.say(timelines[(nth + at) % 2], &[text]);
+            }
+        }
+        pieces.catch_up();
+    }
+    for question in [words.join(" "), words[2..9].join(" "), "word0 word5".to_owned()] {
+        let asked = Words { hits_max: 30, ..Words::new(question.clone()) };
+        let found = |trial: &Trial| -> Vec<(u64, Option<u32>)> {
+            let found = trial.store.ranked(&Scope::everything(), &asked).unwrap();
+            found.hits.iter().map(|hit| (hit.placed.arrival.0, hit.score)).collect()
+        };
+        let expected = found(&fresh);
+        assert_eq!(expected.len(), 30, "{question}");
+        assert_eq!(found(&pieces), expected, "{question}");
+    }
+}
+
 #[test]
 fn a_branch_sees_what_it_shares_and_no_more() {
     let mut trial = Trial::new();
