@@ -245,8 +245,9 @@ fn engine_hint(error: &EngineError) -> Option<&'static str> {
                 Some("`lcm-cli check` tells the extent; what cannot be read has to come from a copy of the store")
             }
             StoreError::Index(_) => Some("`lcm-cli repair index` makes it anew"),
-            StoreError::WriterFailed | StoreError::Unrepaired(_) => {
-                Some("look for room on the disk, then run it again")
+            StoreError::WriterFailed => Some("look for room on the disk, then run it again"),
+            StoreError::Unrepaired(_) => {
+                Some("run it again; if it stays like this, look for room on the disk and whether it may be written to")
             }
             _ => None,
         },

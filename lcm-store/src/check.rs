@@ -149,7 +149,7 @@ fn bars_writing(error: &StoreError) -> bool {
         !matches!(error.kind(), PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
     };
     match error {
-        StoreError::Busy { .. } => false,
+        StoreError::Busy { .. } | StoreError::Unrepaired(_) => false,
         StoreError::File { source, .. } => io_is_fault(source),
         StoreError::Database { source, .. } => match &**source {
             redb::Error::Io(error) => io_is_fault(error),

@@ -47,8 +47,8 @@ pub enum StoreError {
     /// A program with another generation of the database's locking protocol has it open.
     #[error("the store in {0} is open in a program with another locking protocol")]
     OtherProtocol(PathBuf),
-    /// Whoever wrote last died, and what is to be done about that could not be written.
-    #[error("the store's file {0} was not closed in order, and that cannot be put right now")]
+    /// Whoever wrote last died, and what has to be done about that was not possible.
+    #[error("the store's file {0} was not closed in order and cannot be repaired at present")]
     Unrepaired(PathBuf),
     /// Another process holds a lock for longer than we may wait.
     #[error("{what} is held by another process and was not free within {waited:?}")]
