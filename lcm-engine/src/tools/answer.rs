@@ -71,7 +71,7 @@ impl Object {
         self.key(key);
         let before = self.cost();
         self.text.push_str(&quoted.text);
-        self.counted.set((self.text.len(), before.and(quoted.cost)));
+        self.counted.set((self.text.len(), before.plus(quoted.cost)));
         self
     }
 
@@ -135,10 +135,11 @@ impl Object {
         self.text
     }
 
-    /// What it takes as it is now: never less than counted as a whole, since parts of a word cost no less than the word.
+    /// What it takes as it is now. Parts are counted by themselves: they end between fields, at a mark, where no word goes on,
+    /// so that their sum is not less than what the whole takes.
     pub(super) fn cost(&self) -> Cost {
         let (bytes, cost) = self.counted.get();
-        let cost = if bytes < self.text.len() { cost.and(Cost::of(&self.text[bytes..])) } else { cost };
+        let cost = if bytes < self.text.len() { cost.plus(Cost::of(&self.text[bytes..])) } else { cost };
         self.counted.set((self.text.len(), cost));
         cost
     }
@@ -150,6 +151,30 @@ pub(super) struct Quoted {
     cost: Cost,
     /// Bytes of what was said that it holds; at a border between characters.
     pub(super) end: usize,
+}
+
+impl Quoted {
+    /// As much of a text as fits into some room.
+    pub(super) fn fitting(said: &str, room: Cost) -> Self {
+        let chars = usize::try_from(room.tokens.saturating_mul(CHARS_A_TOKEN)).unwrap_or(usize::MAX).min(room.chars);
+        let mut end = said.char_indices().nth(chars).map_or(said.len(), |(at, _)| at);
+        let mut text = String::new();
+        loop {
+            text.clear();
+            push_quote(&mut text, &said[..end]);
+            let cost = Cost::of(&text);
+            if end == 0 || cost.is_within(room) {
+                return Self { text, cost, end };
+            }
+            // Nearly what fits, a little less; always less than before.
+            let part = |room: u64, cost: u64| (u128::from(room) * 1000 / u128::from(cost.max(1))).min(1000);
+            let number = |chars: usize| u64::try_from(chars).unwrap_or(u64::MAX);
+            let part = part(room.tokens, cost.tokens).min(part(number(room.chars), number(cost.chars)));
+            let bytes = u128::from(number(end)) * part / 1010;
+            let bytes = usize::try_from(bytes).unwrap_or(0).min(end - 1);
+            end = said.floor_char_boundary(bytes);
+        }
+    }
 }
 
 /// Appends a text as a JSON string. Nothing in it ends the line for anybody, and nothing in it is a mark of ours.
@@ -245,7 +270,7 @@ impl Cost {
     }
 
     /// What both take.
-    fn and(self, other: Self) -> Self {
+    fn plus(self, other: Self) -> Self {
         Self { tokens: self.tokens.saturating_add(other.tokens), chars: self.chars.saturating_add(other.chars) }
     }
 
@@ -293,7 +318,7 @@ impl Budget {
 
     /// Takes what is written already.
     pub(super) fn take(&mut self, cost: Cost) {
-        self.used = self.used.and(cost);
+        self.used = self.used.plus(cost);
     }
 
     /// What is left, when the end of the answer is written too.
@@ -321,32 +346,8 @@ impl Budget {
     }
 }
 
-impl Quoted {
-    /// As much of a text as fits into some room.
-    pub(super) fn fitting(said: &str, room: Cost) -> Self {
-        let chars = usize::try_from(room.tokens.saturating_mul(CHARS_A_TOKEN)).unwrap_or(usize::MAX).min(room.chars);
-        let mut end = said.char_indices().nth(chars).map_or(said.len(), |(at, _)| at);
-        let mut text = String::new();
-        loop {
-            text.clear();
-            push_quote(&mut text, &said[..end]);
-            let cost = Cost::of(&text);
-            if end == 0 || cost.is_within(room) {
-                return Self { text, cost, end };
-            }
-            // Nearly what fits, a little less; always less than before.
-            let part = |room: u64, cost: u64| (u128::from(room) * 1000 / u128::from(cost.max(1))).min(1000);
-            let number = |chars: usize| u64::try_from(chars).unwrap_or(u64::MAX);
-            let part = part(room.tokens, cost.tokens).min(part(number(room.chars), number(cost.chars)));
-            let bytes = u128::from(number(end)) * part / 1010;
-            let bytes = usize::try_from(bytes).unwrap_or(0).min(end - 1);
-            end = said.floor_char_boundary(bytes);
-        }
-    }
-}
-
 /// How many bytes of a text fit into some room when they are quoted; at a border between characters.
-pub(super) fn fitting(said: &str, room: Cost) -> usize {
+pub(super) fn fitting_bytes(said: &str, room: Cost) -> usize {
     Quoted::fitting(said, room).end
 }
 
@@ -401,9 +402,26 @@ mod tests {
         }
 
         #[test]
+        fn what_is_counted_field_by_field_is_not_less_than_the_whole(
+            fields in prop::collection::vec(("[a-z_]{1,8}", "(\\PC|[a-z0-9]|\n|=|漢){0,40}", 0..3_u8), 0..8),
+        ) {
+            let mut object = Object::new();
+            for (key, said, kind) in &fields {
+                match kind {
+                    0 => object.text(key, said),
+                    1 => object.number(key, said.len() as u64),
+                    _ => object.quoted(key, &Quoted::fitting(said, Cost { tokens: 1000, chars: 1000 })),
+                };
+                let whole = Cost::of(&object.text);
+                let counted = object.cost();
+                prop_assert!(counted.tokens >= whole.tokens && counted.chars == whole.chars, "{:?} {:?}", counted, whole);
+            }
+        }
+
+        #[test]
         fn what_fits_is_within_the_room(said in "(a|é|漢|🦀|\n|\"| ){0,300}", tokens in 0..80_u64, chars in 0..300_usize) {
             let room = Cost { tokens, chars };
-            let end = fitting(&said, room);
+            let end = fitting_bytes(&said, room);
             prop_assert!(said.is_char_boundary(end));
             let mut shown = String::new();
             push_quote(&mut shown, &said[..end]);
@@ -416,7 +434,7 @@ mod tests {
         let said = "The tide comes and goes, and the lamp on pier 3 is lit at dusk.\n".repeat(4000);
         let room = Cost { tokens: 4000, chars: 30_000 };
         let mut shown = String::new();
-        push_quote(&mut shown, &said[..fitting(&said, room)]);
+        push_quote(&mut shown, &said[..fitting_bytes(&said, room)]);
         let cost = Cost::of(&shown);
         assert!(cost.is_within(room) && cost.tokens * 100 >= room.tokens * 93, "{cost:?}");
     }

@@ -6,7 +6,7 @@ use lcm_core::{NodeId, canon};
 use lcm_store::{Buffer, Placed, RecordNumber, Scope, Session, Snapshot, Store};
 
 use super::access::{Access, name_of};
-use super::answer::{Budget, Cost, Object, fitting, rfc3339};
+use super::answer::{Budget, Cost, Object, fitting_bytes, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::message::{Form, Parts, is_name};
 use super::shown::Shown;
@@ -167,7 +167,7 @@ impl Subject<'_> {
             (_, bytes) => said.floor_char_boundary(bytes.unwrap_or(CONTENT_BYTES)),
         };
         let least = said.chars().next().map_or(0, char::len_utf8);
-        let end = fitting(&said[..end], budget.left()).max(least);
+        let end = fitting_bytes(&said[..end], budget.left()).max(least);
         head.quote(if is_whole { "content" } else { "preview" }, &said[..end]);
         if end < said.len() {
             head.flag("cut", true);
@@ -204,14 +204,14 @@ impl Subject<'_> {
             (room.tokens, room.chars) = (room.tokens / 2, room.chars / 2);
             let mut said = Object::new();
             let least = summary.text().chars().next().map_or(0, char::len_utf8);
-            let end = fitting(summary.text(), room).max(least);
+            let end = fitting_bytes(summary.text(), room).max(least);
             said.quote("content", &summary.text()[..end]);
             if end < summary.text().len() {
                 said.flag("content_truncated", true);
             }
             let mentions = summary.mentions.join("\n");
             let room = Cost { tokens: room.tokens.saturating_sub(said.cost().tokens), chars: room.chars };
-            let end = fitting(&mentions, room);
+            let end = fitting_bytes(&mentions, room);
             if end > 0 {
                 said.quote("mentions", &mentions[..end]);
             }

@@ -8,7 +8,7 @@ use lcm_core::{Arrival, NodeId, Role, canon};
 use lcm_store::{Buffer, Filter, Kinds, Placed, RecordNumber, Scope, Snapshot, Store, Words};
 
 use super::access::Access;
-use super::answer::{Budget, Cost, Object, Quoted, echo, fitting, rfc3339};
+use super::answer::{Budget, Cost, Object, Quoted, echo, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::message::{Form, Parts};
 use super::reach::Reach;
@@ -466,23 +466,24 @@ impl Page<'_> {
                 tokens: left.tokens.saturating_sub(cost.tokens + 4),
                 chars: left.chars.saturating_sub(cost.chars + 16),
             };
-            let quoted = Quoted::fitting(rest, room);
-            let mut end = quoted.end;
-            if end == rest.len() {
-                item.quoted(name, &quoted);
-            } else {
+            let mut quoted = Quoted::fitting(rest, room);
+            if quoted.end < rest.len() {
                 room.tokens = room.tokens.saturating_sub(if self.is_small { 12 } else { CUT.tokens });
                 room.chars = room.chars.saturating_sub(CUT.chars);
                 let is_sliver = room.tokens < SLIVER_TOKENS && (has_given || !is_first);
-                end = if is_sliver { 0 } else { fitting(&rest[..end], room) };
-                if end == 0 && (has_given || !is_first) {
+                quoted = Quoted::fitting(&rest[..if is_sliver { 0 } else { quoted.end }], room);
+                if quoted.end == 0 && (has_given || !is_first) {
                     if has_given {
                         self.close(item);
                     }
                     return false;
                 }
-                // However little room there is, an answer gets on.
-                end = end.max(rest.chars().next().map_or(0, char::len_utf8));
+            }
+            // However little room there is, an answer gets on.
+            let end = quoted.end.max(rest.chars().next().map_or(0, char::len_utf8));
+            if end == quoted.end {
+                item.quoted(name, &quoted);
+            } else {
                 item.quote(name, &rest[..end]);
             }
             has_given = true;

@@ -10,7 +10,7 @@ use lcm_core::SessionId;
 use lcm_store::{Cursor, Cut, Filter, Grep, Kinds, LetterCase, Order, Pattern, Scope, Session, Store, Words};
 
 use super::access::Access;
-use super::answer::{Budget, Cost, Object, echo, fitting};
+use super::answer::{Budget, Cost, Object, echo, fitting_bytes};
 use super::arguments::{Arguments, Dialect, Kind, Parameter, Tool, short};
 use super::reach::{Reach, left_out};
 use super::shown::Shown;
@@ -367,7 +367,7 @@ fn hit_item(
                 chars: room.chars.saturating_sub(item.cost().chars),
             };
             let least = said.chars().next().map_or(0, char::len_utf8);
-            fitting(&said, left).max(least)
+            fitting_bytes(&said, left).max(least)
         }
     };
     item.quote(key, &said[..end]);

@@ -11,7 +11,7 @@ use lcm_core::{Role, canon};
 use lcm_store::{Branches, Buffer, Filter, Kinds, Placed, Scope, Session, Snapshot, Store, Words};
 
 use super::access::Access;
-use super::answer::{Budget, Object, echo, fitting, rfc3339};
+use super::answer::{Budget, Object, echo, fitting_bytes, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::message::{Form, Parts};
 use super::{Answered, ToolError, count};
@@ -362,7 +362,7 @@ fn put_together(call: &ToolCall<'_>, arguments: &Arguments, shown: &Shown<'_>) -
     }
     if let Some((text, model)) = &shown.written {
         let mut answer = Object::new();
-        let end = fitting(text, budget.left());
+        let end = fitting_bytes(text, budget.left());
         answer.quote("answer", &text[..end]);
         budget.take(answer.cost());
         head.quote("answer", &text[..end]).text("model", &model.chars().take(80).collect::<String>());
@@ -390,7 +390,7 @@ fn put_together(call: &ToolCall<'_>, arguments: &Arguments, shown: &Shown<'_>) -
             true => one.text.len(),
             false => one.text.char_indices().nth(MATCH_CHARS).map_or(one.text.len(), |(at, _)| at),
         };
-        let end = fitting(&one.text[..wanted], room);
+        let end = fitting_bytes(&one.text[..wanted], room);
         if end < wanted && (end == 0 || !with_evidence) {
             is_cut = true;
             break;

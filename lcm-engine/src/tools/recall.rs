@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::access::Access;
-use super::answer::{Budget, Cost, Object, echo, fitting, rfc3339};
+use super::answer::{Budget, Cost, Object, echo, fitting_bytes, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool, short};
 use super::grep::SNIPPET_CHARS;
 use super::reach::left_out;
@@ -145,7 +145,7 @@ pub(super) fn recall(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
             is_cut = true;
             if items.is_empty() {
                 let least = said.chars().next().map_or(0, char::len_utf8);
-                let end = fitting(&said, beside(&item, &budget)).max(least);
+                let end = fitting_bytes(&said, beside(&item, &budget)).max(least);
                 item.quote("snippet", &said[..end]);
                 items.push(item.finish());
                 at += 1;
@@ -279,7 +279,7 @@ pub(super) fn recent(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
             items.push(text);
         } else if items.is_empty() {
             let least = hit.snippet.chars().next().map_or(0, char::len_utf8);
-            let end = fitting(&hit.snippet, beside(&item, &budget)).max(least);
+            let end = fitting_bytes(&hit.snippet, beside(&item, &budget)).max(least);
             item.quote("snippet", &hit.snippet[..end]);
             items.push(item.finish());
             last = Some(hit.entry.number);

@@ -4,7 +4,7 @@ use lcm_core::{Arrival, OrderKey};
 use lcm_store::{Branches, Buffer, Placed, RecordNumber, Store};
 
 use super::access::{Access, name_of};
-use super::answer::{Budget, Cost, Object, fitting};
+use super::answer::{Budget, Cost, Object, fitting_bytes};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::message::{Form, Parts};
 use super::{Answered, ToolError, count, cursor};
@@ -174,7 +174,7 @@ fn put(item: &mut Object, key: &str, said: &str, left: &mut usize, room: Option<
     if let Some(mut room) = room {
         room.tokens = room.tokens.saturating_sub(item.cost().tokens);
         let least = said.chars().next().map_or(0, char::len_utf8);
-        end = fitting(&said[..end], room).max(least);
+        end = fitting_bytes(&said[..end], room).max(least);
     }
     *left -= said[..end].chars().count().min(*left);
     item.quote(key, &said[..end]);
