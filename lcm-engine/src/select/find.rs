@@ -4,6 +4,7 @@
 //! for what was said around it, messages that name its files, and for each of these the call that it answers and the
 //! results that answer it. What cannot be read because the store is damaged is no candidate.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
@@ -157,16 +158,16 @@ fn with_groups(
     shown: &Shown<'_>,
     found: &mut BTreeMap<Arrival, Found>,
 ) -> Result<(), StoreError> {
-    let of: Vec<(usize, usize)> =
-        found.iter().filter_map(|(arrival, found)| Some((line.position(*arrival)?, found.nth))).collect();
-    let mut more: BTreeMap<usize, usize> = BTreeMap::new();
-    for (place, nth) in of {
+    let places: Vec<(usize, usize)> =
+        found.iter().filter_map(|(arrival, one)| Some((line.position(*arrival)?, one.nth))).collect();
+    let mut nth_by_place: BTreeMap<usize, usize> = BTreeMap::new();
+    for (place, nth) in places {
         for at in group(line, place).filter(|at| *at != place && !shown.places.contains(at)) {
-            let known = more.entry(at).or_insert(nth);
+            let known = nth_by_place.entry(at).or_insert(nth);
             *known = nth.min(*known);
         }
     }
-    for (at, nth) in more {
+    for (at, nth) in nth_by_place {
         let Some(stand) = line.stands.get(at) else { continue };
         if let Some(known) = found.get_mut(&stand.arrival) {
             known.nth = known.nth.min(nth);
@@ -192,15 +193,16 @@ fn read(
     found: BTreeMap<Arrival, Found>,
 ) -> Result<Vec<Candidate>, EngineError> {
     let mut found: Vec<Found> = found.into_values().collect();
-    found.sort_by_key(|found| found.nth);
+    // Of equals the newest.
+    found.sort_by_key(|one| (one.nth, Reverse(one.placed.arrival)));
     let mut room = TOKENS_MAX;
-    found.retain(|found| {
-        let left = room.checked_sub(u64::from(found.placed.tokens));
+    found.retain(|one| {
+        let left = room.checked_sub(u64::from(one.placed.tokens));
         room = left.unwrap_or(room);
         left.is_some()
     });
-    found.sort_by_key(|found| found.placed.arrival);
-    let records: Vec<RecordNumber> = found.iter().map(|found| found.placed.record).collect();
+    found.sort_by_key(|one| one.placed.arrival);
+    let records: Vec<RecordNumber> = found.iter().map(|one| one.placed.record).collect();
     let look = |buffer: &Buffer| {
         buffer.with_message(|message| message.tree().map(|tree| (buffer.id(), tree.role(), Told::of(&tree)))).ok()
     };

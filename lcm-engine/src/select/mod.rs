@@ -189,7 +189,7 @@ pub(crate) fn select(
         rules,
     };
     // Whether what is marked is a fold of this session's is told when the list is aligned.
-    let may_show_fold = elements.iter().any(|element| element.is_marked());
+    let may_show_fold = elements.iter().any(|element| element.is_like_fold());
     if !may_show_fold && before <= limit && work.given_is_valid() {
         return Ok((done(unchanged(NOTHING_FOLDED)), live));
     }

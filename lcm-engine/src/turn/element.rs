@@ -103,7 +103,7 @@ impl Element {
     }
 
     /// Whether it reads like a fold of ours.
-    pub(super) fn is_like_fold(&self) -> bool {
+    pub(crate) fn is_like_fold(&self) -> bool {
         matches!(self.mark, Some(Mark::Folds { .. }))
     }
 
