@@ -50,17 +50,18 @@ def history(characters):
 
 
 def turns(home):
-    """The calls of one turn without a fold: usage, two looks at the size, what goes into the request, the end of the turn."""
+    """The calls of one turn without a fold: the list weighed, usage, what goes into the request, the end of the turn."""
     engine, _ = started("turns", home)
     messages = history(1_000_000)
     engine.on_turn_complete(messages)
-    times = {"update_from_response": [], "should_compress": [], "select_context": [], "on_turn_complete": [], "turn": []}
+    times = {"preflight": [], "update_from_response": [], "should_compress": [], "select_context": [], "on_turn_complete": [], "turn": []}
     for at in range(ROUNDS):
         messages = messages + [{"role": "user", "content": f"and item {at}?"}]
         request = [{"role": "system", "content": "You are an agent."}, *messages]
         after = [*messages, {"role": "assistant", "content": f"item {at} is done"}]
         whole = 0.0
         for name, call in (
+            ("preflight", lambda: engine.should_compress_preflight(messages)),
             ("should_compress", lambda: engine.should_compress(250_000)),
             ("select_context", lambda: engine.select_context(request, conversation_messages=messages, incoming_message=messages[-1], budget_tokens=WINDOW)),
             ("update_from_response", lambda: engine.update_from_response({"prompt_tokens": 250_000, "completion_tokens": 20})),
@@ -91,6 +92,8 @@ def fold(home, session, is_prepared):
 
 
 def main():
+    if not os.environ.get("LCM_CLI"):
+        sys.exit("LCM_CLI does not name the program to measure")
     with tempfile.TemporaryDirectory(prefix="lcm-bench-") as home:
         os.environ["HERMES_HOME"] = home
         os.environ.pop("LCM_HOME", None)

@@ -21,7 +21,7 @@ pub struct TurnRequest {
     pub source: String,
     /// The format; `None` to tell it from the messages.
     pub dialect: Option<Dialect>,
-    /// The messages.
+    /// What the host shows, in its order.
     pub messages: Vec<InMessage>,
     /// Who asks, for history.
     pub by: String,
@@ -195,6 +195,7 @@ pub struct InMessage(Arc<InText>);
 struct InText {
     text: Box<[u8]>,
     hash: OnceLock<[u8; 32]>,
+    tokens: OnceLock<u32>,
 }
 
 impl InMessage {
@@ -207,11 +208,19 @@ impl InMessage {
     pub(crate) fn hash(&self) -> [u8; 32] {
         *self.0.hash.get_or_init(|| *blake3::hash(&self.0.text).as_bytes())
     }
+
+    /// What it costs; `count` says so once. A list is shown to one engine, which counts all alike.
+    pub(crate) fn tokens<E>(&self, count: impl FnOnce() -> Result<u32, E>) -> Result<u32, E> {
+        match self.0.tokens.get() {
+            Some(tokens) => Ok(*tokens),
+            None => count().map(|tokens| *self.0.tokens.get_or_init(|| tokens)),
+        }
+    }
 }
 
 impl From<Vec<u8>> for InMessage {
     fn from(text: Vec<u8>) -> Self {
-        Self(Arc::new(InText { text: text.into(), hash: OnceLock::new() }))
+        Self(Arc::new(InText { text: text.into(), hash: OnceLock::new(), tokens: OnceLock::new() }))
     }
 }
 
@@ -231,7 +240,7 @@ impl AsRef<[u8]> for InMessage {
 
 impl PartialEq for InMessage {
     fn eq(&self, other: &Self) -> bool {
-        **self == **other
+        Arc::ptr_eq(&self.0, &other.0) || **self == **other
     }
 }
 
@@ -239,7 +248,9 @@ impl Eq for InMessage {}
 
 impl fmt::Debug for InMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "InMessage({})", String::from_utf8_lossy(self))
+        const SHOWN_BYTES: usize = 120;
+        let beginning = String::from_utf8_lossy(&self[..self.len().min(SHOWN_BYTES)]);
+        write!(f, "InMessage({} bytes: {beginning})", self.len())
     }
 }
 

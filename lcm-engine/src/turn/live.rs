@@ -63,11 +63,11 @@ pub(crate) enum Ours {
     Between,
 }
 
-/// Keys that are hashes are spread as they are.
+/// Hashes keys that are hashes already: takes their first eight bytes.
 #[derive(Debug, Default)]
-struct OfHashes(u64);
+struct HashHasher(u64);
 
-impl Hasher for OfHashes {
+impl Hasher for HashHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -90,7 +90,7 @@ pub(crate) struct Live {
     /// The newest op that is taken into account.
     op: OpId,
     /// Texts that were read, by their hash.
-    elements: HashMap<[u8; 32], Arc<Element>, BuildHasherDefault<OfHashes>>,
+    elements: HashMap<[u8; 32], Arc<Element>, BuildHasherDefault<HashHasher>>,
     folds: HashMap<NodeId, Fold>,
     /// Elements that claim to be a part of a message, and the message of which they are.
     parts: HashMap<NodeId, Option<NodeId>>,

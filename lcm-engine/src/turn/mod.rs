@@ -377,5 +377,6 @@ impl Writing<'_, '_> {
 
 /// What a list costs by the stored count.
 pub(crate) fn weigh(sent: Sent<'_>) -> Result<u64, EngineError> {
-    (0..sent.messages.len()).map(|at| Ok(u64::from(IncomingMessage::new(&sent.message(at)?)?.tokens))).sum()
+    let count = |at| Ok::<_, EngineError>(IncomingMessage::new(&sent.message(at)?)?.tokens);
+    sent.messages.iter().enumerate().map(|(at, message)| Ok(u64::from(message.tokens(|| count(at))?))).sum()
 }
