@@ -73,6 +73,43 @@ fn an_agent_does_without_lcm_again_and_what_was_kept_stays() {
 }
 
 #[test]
+fn what_a_link_leads_to_stays_its_owner_s() {
+    let desk = Desk::new();
+    let (home, python) = agent(&desk, CONFIG);
+    let work = desk.path("work");
+    fs::create_dir_all(&work).unwrap();
+    fs::write(work.join("__init__.py"), "mine = True\n").unwrap();
+    fs::create_dir_all(home.join("plugins")).unwrap();
+    std::os::unix::fs::symlink(&work, home.join("plugins/lcm")).unwrap();
+    assert_eq!(run(&desk, "install", &home, &python).code, 0);
+    assert_eq!(fs::read_to_string(work.join("__init__.py")).unwrap(), "mine = True\n");
+    assert_eq!(run(&desk, "uninstall", &home, PLAIN).code, 0);
+    assert_eq!(fs::read_to_string(work.join("__init__.py")).unwrap(), "mine = True\n");
+    assert!(!home.join("plugins/lcm").is_symlink());
+}
+
+#[test]
+fn what_is_in_order_however_it_is_written_is_not_changed_and_what_is_forbidden_is_allowed() {
+    let desk = Desk::new();
+    let flow = "context: {engine: lcm}\nplugins: {enabled: [lcm]}\n";
+    let (home, python) = agent(&desk, flow);
+    assert_eq!(run(&desk, "install", &home, &python).code, 0);
+    assert_eq!(config(&home), flow);
+    let ran = run(&desk, "doctor", &home, &python);
+    assert!(ran.stdout.contains("config.yaml names lcm"), "{ran:?}");
+    fs::write(home.join("config.yaml"), "context:\n  engine: lcm\nplugins:\n  enabled: [lcm]\n  disabled: [lcm, x]\n")
+        .unwrap();
+    let ran = run(&desk, "doctor", &home, &python);
+    assert!(ran.stdout.contains("config.yaml does not name lcm"), "{ran:?}");
+    assert_eq!(run(&desk, "install", &home, &python).code, 0);
+    assert_eq!(config(&home), "context:\n  engine: lcm\nplugins:\n  enabled: [lcm]\n  disabled: [x]\n");
+    // A store that cannot be read is not in order.
+    fs::write(home.join("lcm/CURRENT"), "lcm 99 store.1.redb\n").unwrap();
+    let ran = run(&desk, "doctor", &home, &python);
+    assert!(ran.code == 3 && ran.stdout.contains("has format 99"), "{ran:?}");
+}
+
+#[test]
 fn a_dry_run_says_what_would_be_done_and_does_nothing() {
     let desk = Desk::new();
     let (home, _) = agent(&desk, CONFIG);

@@ -135,9 +135,10 @@ pub(crate) fn of_host(args: &DoctorArgs, (home, env): Where<'_>, ui: &mut Ui) ->
     });
     let data = home.data();
     let advice = format!("`lcm-cli doctor --home {}` looks at the data", data.display());
-    findings.push(match data.join("CURRENT").exists() {
-        true => Finding::fine("data", data.display().to_string()),
-        false => Finding::note("data", format!("nothing was kept yet in {}", data.display()), advice),
+    findings.push(match data.join("CURRENT").exists().then(|| super::open(&data, Make::No)) {
+        Some(Ok(_)) => Finding::fine("data", data.display().to_string()),
+        Some(Err(error)) => Finding::wrong("data", error.sentence(), advice),
+        None => Finding::note("data", format!("nothing was kept yet in {}", data.display()), advice),
     });
     tell(&findings, ui)
 }

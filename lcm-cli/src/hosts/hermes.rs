@@ -53,6 +53,8 @@ try:
         from hermes_cli.plugins import get_plugin_context_engine
         engine = get_plugin_context_engine()
     told["engine"] = getattr(engine, "name", None)
+    if type(engine).__name__ not in ("LCMEngine", "NoneType"):
+        told["engine"] = f"{type(engine).__module__}.{type(engine).__name__}"
     told["is_available"] = bool(engine.is_available()) if hasattr(engine, "is_available") else None
 except Exception as error:
     told["why"] = f"{type(error).__name__}: {error}"
@@ -152,12 +154,17 @@ impl HermesHome {
             true => before.clone(),
             false => yaml::set(&before, "context", "engine", NAME)
                 .and_then(|text| yaml::add(&text, "plugins", "enabled", NAME))
+                .and_then(|text| yaml::remove(&text, "plugins", "disabled", NAME))
                 .map_err(|Unclear| self.unclear("write `engine: lcm` under `context:` and `- lcm` under `enabled:` of `plugins:` yourself, then install again"))?,
         };
         let mut steps = Vec::new();
         let mut did = |part, what| steps.push(Step { part, what });
         let plugin = self.plugin();
-        for (name, text) in PLUGIN {
+        if plugin.is_symlink() {
+            // Somebody works on it there.
+            did("plugin", format!("{} is a link and stays as it is", plugin.display()));
+        }
+        for (name, text) in PLUGIN.iter().filter(|_| !plugin.is_symlink()) {
             let path = plugin.join(name);
             if fs::read(&path).is_ok_and(|known| known == text.as_bytes()) {
                 did("plugin", format!("{} is up to date", path.display()));
@@ -200,20 +207,20 @@ impl HermesHome {
         // First the settings, so that no agent looks for what is gone.
         self.change(&before, &after, now, is_dry, &mut did)?;
         let plugin = self.plugin();
-        for (name, _) in PLUGIN {
-            let path = plugin.join(name);
-            if path.exists() {
-                if !is_dry {
-                    fs::remove_file(&path).map_err(|source| CliError::File {
-                        what: "remove",
-                        path: path.clone(),
-                        source,
-                    })?;
-                }
-                did("plugin", format!("{} is removed", path.display()));
+        // What a link leads to is its owner's work.
+        let is_link = plugin.is_symlink();
+        let ours = if is_link { vec![plugin.clone()] } else { PLUGIN.map(|(name, _)| plugin.join(name)).to_vec() };
+        for path in ours.into_iter().filter(|path| is_link || path.exists()) {
+            if !is_dry {
+                fs::remove_file(&path).map_err(|source| CliError::File {
+                    what: "remove",
+                    path: path.clone(),
+                    source,
+                })?;
             }
+            did("plugin", format!("{} is removed", path.display()));
         }
-        if !is_dry {
+        if !is_dry && !is_link {
             // What Python made of it; then the folder, unless its owner keeps something there.
             drop(fs::remove_dir_all(plugin.join("__pycache__")));
             drop(fs::remove_dir(&plugin));
@@ -246,7 +253,10 @@ impl HermesHome {
         }
         let mode = fs::metadata(&path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
         if !before.is_empty() {
-            let backup = path.with_file_name(format!("{CONFIG}.before-lcm-{now}"));
+            // Never in place of another copy, which may be of what its owner wrote.
+            let name = |more: &str| path.with_file_name(format!("{CONFIG}.before-lcm-{now}{more}"));
+            let mut names = std::iter::once(name("")).chain((2..).map(|nth| name(&format!("-{nth}"))));
+            let backup = names.find(|backup| !backup.exists()).unwrap_or_else(|| name(""));
             if !is_dry {
                 write(&backup, before.as_bytes(), mode)?;
             }
@@ -261,11 +271,11 @@ impl HermesHome {
         Ok(())
     }
 
-    /// Whether settings name lcm in both places.
+    /// Whether settings name lcm in both places, and do not forbid it.
     fn is_configured(&self, text: &str) -> bool {
+        let has = |list| yaml::list(text, "plugins", list).map(|plugins| plugins.iter().any(|name| name == NAME));
         let engine = yaml::get(text, "context", "engine");
-        let plugins = yaml::list(text, "plugins", "enabled");
-        engine == Ok(Some(NAME.to_owned())) && plugins.is_ok_and(|plugins| plugins.iter().any(|name| name == NAME))
+        engine == Ok(Some(NAME.to_owned())) && has("enabled") == Ok(true) && has("disabled") == Ok(false)
     }
 
     /// Looks at each part; whether it is in order, and how it is.

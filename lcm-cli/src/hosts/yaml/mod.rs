@@ -1,8 +1,13 @@
 //! Two settings of somebody's YAML file, changed in place: every other byte stays as it is.
 //!
-//! A host's settings are its owner's, with comments and an order of their own, so nothing is parsed and written anew. What
-//! is understood is what people write: sections at the margin, with their keys indented under them, and lists in a line
-//! or below. Anything else is [`Unclear`], and the owner is told which lines to write.
+//! A host's settings are its owner's, with comments and an order of their own, so nothing is written anew. What is edited is
+//! what people write: sections at the margin, with their keys indented under them, and lists in a line or below. An edit
+//! counts only when a parser (`meaning`) finds that it changed what it should and nothing else. Anything else is
+//! [`Unclear`], and the owner is told which lines to write.
+
+mod meaning;
+
+use self::meaning::Meaning;
 
 /// The file is written in a way that is not changed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +24,26 @@ struct Behind<'a> {
 
 /// What a key of a section says; `None` where there is none.
 pub(super) fn get(text: &str, section: &str, key: &str) -> Result<Option<String>, Unclear> {
-    let lines = Lines::of(text)?;
-    let Some(at) = lines.key(section, key)? else { return Ok(None) };
-    Ok(Some(unquoted(behind(&lines.0[at])?.value).to_owned()))
+    Ok(Meaning::of(text)?.text(section, key)?.map(str::to_owned))
+}
+
+/// The items of a list under a key of a section; none where there is no such key.
+pub(super) fn list(text: &str, section: &str, key: &str) -> Result<Vec<String>, Unclear> {
+    Ok(Meaning::of(text)?.list(section, key)?.into_iter().map(str::to_owned).collect())
+}
+
+/// An edit, when it leaves all other settings as they are.
+fn alone(before: &str, after: String, section: &str, key: &str) -> Result<String, Unclear> {
+    if meaning::differ_only_in(before, &after, section, key)? { Ok(after) } else { Err(Unclear) }
 }
 
 /// Lets a key of a section say something.
 pub(super) fn set(text: &str, section: &str, key: &str, value: &str) -> Result<String, Unclear> {
+    let after = alone(text, with_value(text, section, key, value)?, section, key)?;
+    if get(&after, section, key)?.as_deref() == Some(value) { Ok(after) } else { Err(Unclear) }
+}
+
+fn with_value(text: &str, section: &str, key: &str, value: &str) -> Result<String, Unclear> {
     let mut lines = Lines::of(text)?;
     match lines.key(section, key)? {
         None => lines.insert(section, &format!("{key}: {value}"))?,
@@ -41,24 +59,18 @@ pub(super) fn set(text: &str, section: &str, key: &str, value: &str) -> Result<S
     Ok(lines.0.concat())
 }
 
-/// The items of a list under a key of a section; none where there is no such key.
-pub(super) fn list(text: &str, section: &str, key: &str) -> Result<Vec<String>, Unclear> {
-    let lines = Lines::of(text)?;
-    let Some(at) = lines.key(section, key)? else { return Ok(Vec::new()) };
-    match behind(&lines.0[at])?.value {
-        "" | "~" | "null" => {
-            let items = lines.items(at)?.into_iter().filter_map(|line| item(&lines.0[line]));
-            Ok(items.map(str::to_owned).collect())
-        }
-        value => Ok(inner(value)?.into_iter().map(str::to_owned).collect()),
-    }
-}
-
 /// Adds an item to a list, unless it is in it.
 pub(super) fn add(text: &str, section: &str, key: &str, wanted: &str) -> Result<String, Unclear> {
-    if list(text, section, key)?.iter().any(|item| item == wanted) {
+    let mut items = list(text, section, key)?;
+    if items.iter().any(|item| item == wanted) {
         return Ok(text.to_owned());
     }
+    items.push(wanted.to_owned());
+    let after = alone(text, with_item(text, section, key, wanted)?, section, key)?;
+    if list(&after, section, key)? == items { Ok(after) } else { Err(Unclear) }
+}
+
+fn with_item(text: &str, section: &str, key: &str, wanted: &str) -> Result<String, Unclear> {
     let mut lines = Lines::of(text)?;
     let Some(at) = lines.key(section, key)? else {
         lines.insert(section, &format!("{key}: [{wanted}]"))?;
@@ -92,6 +104,13 @@ pub(super) fn add(text: &str, section: &str, key: &str, wanted: &str) -> Result<
 
 /// Takes an item out of a list.
 pub(super) fn remove(text: &str, section: &str, key: &str, unwanted: &str) -> Result<String, Unclear> {
+    let mut items = list(text, section, key)?;
+    items.retain(|item| item != unwanted);
+    let after = alone(text, without_item(text, section, key, unwanted)?, section, key)?;
+    if list(&after, section, key)? == items { Ok(after) } else { Err(Unclear) }
+}
+
+fn without_item(text: &str, section: &str, key: &str, unwanted: &str) -> Result<String, Unclear> {
     let mut lines = Lines::of(text)?;
     let Some(at) = lines.key(section, key)? else { return Ok(text.to_owned()) };
     let line = lines.0[at].clone();
@@ -320,6 +339,32 @@ mod tests {
         assert_eq!(
             remove("plugins:\n  enabled: [a, lcm]\n", "plugins", "enabled", "lcm").unwrap(),
             "plugins:\n  enabled: [a]\n"
+        );
+    }
+
+    #[test]
+    fn what_would_mean_something_else_afterwards_is_left_alone() {
+        let install =
+            |text: &str| set(text, "context", "engine", "lcm").and_then(|text| add(&text, "plugins", "enabled", "lcm"));
+        for unclear in [
+            "plugins:\n  enabled: [a, b, ]\n",
+            "a: 1\n...\n",
+            "--- {a: 1}\n",
+            "  a: 1\n  b: 2\n",
+            "plugins:\n- a\n- b\n",
+            "base: &b\n  enabled: [x, y]\nplugins:\n  <<: *b\n  disabled: []\n",
+            "context:\n  engine: my\n    engine\n",
+            "context:\n  engine: a\n  engine: b\n",
+            "plugins:\n  enabled:\n  - - a\n  - - b\n",
+            "plugins:\n  enabled: [a]\n  enabled: [b]\n",
+        ] {
+            assert_eq!(install(unclear), Err(Unclear), "{unclear}");
+        }
+        // What is not edited may be written in any way.
+        let flow = "context: {engine: lcm}\nplugins: {enabled: [a, lcm]}\n";
+        assert_eq!(
+            (get(flow, "context", "engine"), list(flow, "plugins", "enabled").unwrap().len()),
+            (Ok(Some("lcm".to_owned())), 2)
         );
     }
 
