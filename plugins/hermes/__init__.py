@@ -27,6 +27,7 @@ import inspect
 import itertools
 import json
 import logging
+import math
 import os
 import re
 import select
@@ -202,6 +203,10 @@ def _same(old: Any, new: Any) -> bool:
         return old is new or bool(old == new)
     except Exception:
         return False
+
+
+def _begin_alike(old: list, new: list) -> bool:
+    return bool(old and new) and _same(old[0], new[0])
 
 
 def _differences(old: list, new: list) -> list[tuple[int, int, int, int]]:
@@ -1128,12 +1133,12 @@ def _given(session: Session | None, **params: Any) -> dict:
 def _delta(verb: str, bases: list[tuple[str, list]], shown: list) -> tuple[dict, list]:
     """How a list is sent, and the copy of it that is kept. Only what is new is copied.
 
-    Of the lists that the child knows the one is taken from which the least is to be sent; a list that merely grew is
-    found at the first look.
+    Of the lists that the child knows the one is taken from which the least is to be sent; of a list that merely grew the
+    others are not looked at.
     """
     best: tuple[int, str, list, list] | None = None
     # What is sent to a model has the host's own messages in front and what is kept has not: those that begin alike first.
-    for base, old in sorted(bases, key=lambda known: not (known[1] and shown and _same(known[1][0], shown[0]))):
+    for base, old in sorted(bases, key=lambda known: not _begin_alike(known[1], shown)):
         changes = _differences(old, shown)
         new = sum(end - start for _, _, start, end in changes)
         if best is None or new < best[0]:
@@ -1189,6 +1194,8 @@ except ImportError:
     ContextEngine = object
 
 logger = logging.getLogger("lcm")
+# Where a host has no log, nothing is written to its terminal.
+logger.addHandler(logging.NullHandler())
 
 TURN_S = 15.0                   # keeping what a turn said; a store that somebody holds for longer is asked at the next turn
 SELECT_S = 5.0                  # before every request of the user's
@@ -1196,6 +1203,8 @@ COMPRESS_S = 110.0              # hosts give 120 s, or more, before they go on w
 TOOL_S = 20.0                   # what an agent looks up
 ASK_S = 150.0                   # ... but for a question that a model answers
 ASKS_A_MODEL = "lcm_expand_query"
+OWNER, NOBODY = "owner", "nobody"       # whose a conversation is that no gateway has a key for
+UNNAMED = "unnamed"             # the session of an agent that was not told one
 RATIO_LEAST, RATIO_MOST = 0.35, 0.75    # of the window, where nobody says another threshold ...
 ROOM_TOKENS = 48_000            # ... and so many at least: the host's own prompt and tools are 20,000 to 30,000 of them
 ANSWER_TOKENS = 4_096           # left for the model's answer in a selected request
@@ -1211,6 +1220,8 @@ COMMAND_CHARS_MAX = 6_000       # what it shows
 NAMES_OF_RATIO = ("LCM_COMPRESS_THRESHOLD_RATIO", "LCM_CONTEXT_THRESHOLD")
 NAMES_OF_TOKENS = ("LCM_COMPRESS_THRESHOLD_TOKENS", "LCM_ABSOLUTE_THRESHOLD_TOKENS")
 # Ours in the `lcm:` section; everything else there is a setting of the program.
+# Options that would lead out of the conversation of whoever asks.
+NOT_FOR_COMMANDS = ("--home", "--agent", "--person")
 OWN_KEYS = ("context_threshold", "host_summaries", "prepare")
 STORE_REFUSED = -32031
 
@@ -1238,16 +1249,17 @@ def _neutral(value: Any) -> Callable:
 
 
 def _log_failure(what: str, error: Exception) -> None:
-    """A refusal of lcm's is a sentence, and what is so for a while is said once in a while, not at each call; anything else is
-    a fault of ours, and its trace is wanted."""
+    """A refusal of lcm's is a sentence, and what is so for a while is said once in a while and not at each call, whatever was
+    called; anything else is a fault of ours, and its trace is wanted."""
     if isinstance(error, LcmError):
-        now, said = time.monotonic(), str(error)
-        is_news = now - _SAID.get(said, -SAY_AGAIN_S) >= SAY_AGAIN_S
+        # How long it has been so, and such, are no news.
+        now, kind = time.monotonic(), re.sub(r"[0-9]+", "", str(error))
+        is_news = now - _SAID.get(kind, -SAY_AGAIN_S) >= SAY_AGAIN_S
         if is_news:
             if len(_SAID) >= SAID_MAX:
                 _SAID.clear()
-            _SAID[said] = now
-        logger.log(logging.WARNING if is_news else logging.DEBUG, "lcm: %s: %s", what, said)
+            _SAID[kind] = now
+        logger.log(logging.WARNING if is_news else logging.DEBUG, "lcm: %s: %s", what, error)
     else:
         logger.warning("lcm: %s failed", what, exc_info=error)
 
@@ -1297,9 +1309,10 @@ def _flat(section: Mapping, above: str = "") -> Iterable[tuple[str, Any]]:
 
 def _number_or_none(said: Any) -> float | None:
     try:
-        return None if said is None or isinstance(said, bool) else float(said)
+        number = None if said is None or isinstance(said, bool) else float(said)
     except (TypeError, ValueError, OverflowError):
         return None
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _named_number(names: Iterable[str]) -> float | None:
@@ -1401,7 +1414,10 @@ class LCMEngine(ContextEngine):
         self._config: _Config | None = None
         self._fallback = _Fallback()
         # What compress gave and the host has not confirmed, by the session it was asked for.
+        # What compress gave and the host has not confirmed, by session; and the call of it that began last.
         self._attempts: dict[str, list] = {}
+        self._newest_attempt: object | None = None
+        self._used = 0.0
         self._futile_tokens = 0
         self._beside_tokens = 0
         self._selected_tokens = 0
@@ -1451,7 +1467,11 @@ class LCMEngine(ContextEngine):
         if session_id:
             self._enter(str(session_id))
         if told.get("boundary_reason") == "compression":
-            self._publish(str(told.get("old_session_id") or session_id))
+            old = str(told.get("old_session_id") or session_id)
+            if told.get("session_db") is not None:
+                # The host goes on with what another process of it folded; what we gave it dropped.
+                self._attempts.pop(old, None)
+            self._publish(old)
 
     @_neutral(None)
     def bind_session_state(self, session_db: Any = None, session_id: str = "", **_: Any) -> None:
@@ -1460,6 +1480,7 @@ class LCMEngine(ContextEngine):
         self._enter(str(session_id or ""))
 
     def _enter(self, session_id: str) -> None:
+        self._used = time.monotonic()
         if session_id != self._session_id:
             self._session_id = session_id
             self._futile_tokens = self._beside_tokens = self._selected_tokens = 0
@@ -1488,16 +1509,20 @@ class LCMEngine(ContextEngine):
         return self._config
 
     def _session(self, session_id: str | None = None) -> Session:
-        name = session_id or self._session_id or "unnamed"
+        name = session_id or self._session_id or UNNAMED
         return Session(name, agent=_profile(self._home or _hermes_home()), person=self._person(name))
 
     def _person(self, session_id: str) -> str:
         """Whose conversation a session is: the gateway's key of it. Helpers that the host makes without one work on sessions
         of which it was told before, or of which its database knows."""
         person = self._said_person or _PERSONS.get(session_id) or self._person_in_database(session_id)
+        is_passing = session_id == UNNAMED or not self._is_saved
         if person is None:
-            # Not remembered: the host may only not have told yet.
-            return "owner"
+            # Not remembered: the host may only not have told yet. Where it serves others than its owner, what an agent without a
+            # conversation does may be for any of them.
+            return NOBODY if is_passing and any(known != OWNER for known in list(_PERSONS.values())) else OWNER
+        if is_passing:
+            return person
         _PERSONS[session_id] = person
         while len(_PERSONS) > PERSONS_MAX:
             _PERSONS.popitem(last=False)
@@ -1548,6 +1573,7 @@ class LCMEngine(ContextEngine):
     @_neutral(None)
     def update_from_response(self, usage: Any = None, **_: Any) -> None:
         usage = usage if isinstance(usage, Mapping) else {}
+        self._used = time.monotonic()
         self.awaiting_real_usage_after_compression = False
         prompt = _count(usage.get("prompt_tokens")) or _count(usage.get("input_tokens"))
         self.last_completion_tokens = _count(usage.get("completion_tokens")) or _count(usage.get("output_tokens"))
@@ -1619,12 +1645,16 @@ class LCMEngine(ContextEngine):
         cancelled = getattr(self, "_compression_cancelled_check", None)
         self._last_compress_aborted = self._last_compression_made_progress = False
         self._last_summary_error = None
+        # What a person asked for is tried once. And the host asks anew only when it dropped what it had.
+        self._fold_wanted = False
+        self._attempts.pop(self._session_id, None)
+        attempt = self._newest_attempt = object()
         given = {"current_tokens": current_tokens, "focus_topic": focus_topic, "force": bool(force), "memory_context": memory_context or ""}
         tokens = _count(current_tokens)
         try:
             if callable(cancelled) and cancelled():
                 return messages
-            return self._folded(messages, given, cancelled)
+            return self._folded(messages, given, cancelled, attempt)
         except LcmCancelled:
             return messages
         except LcmUnavailable as error:
@@ -1640,7 +1670,7 @@ class LCMEngine(ContextEngine):
             self._last_compress_aborted, self._last_summary_error = True, f"lcm failed: {type(error).__name__}: {_told(error)}"
             return messages
 
-    def _folded(self, messages: list, given: dict, cancelled: Any) -> list:
+    def _folded(self, messages: list, given: dict, cancelled: Any, attempt: object) -> list:
         if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
             return messages
         session, tokens, options = self._session(), _count(given["current_tokens"]), self._options()
@@ -1654,19 +1684,23 @@ class LCMEngine(ContextEngine):
             focus=str(given["focus_topic"]) if given["focus_topic"] else None, memory_context=str(given["memory_context"]) or None,
             summarizer=self._summarize if self._settings().host_summaries else None, deadline=COMPRESS_S,
             should_stop=cancelled if callable(cancelled) else None)
-        self._why_fallback = None
-        self._fold_wanted = False
         answer = done.answer
         if done.messages is messages:
             self._futile_tokens = tokens
             logger.info("lcm: nothing was folded: %s", answer.get("reason"))
+            if tokens >= self.context_length * NEARLY_FULL > 0:
+                # The next request would not fit at all.
+                return self._without_lcm(messages, given, f"it can make nothing smaller: {answer.get('reason')}")
+            self._why_fallback = None
             return messages
+        self._why_fallback = None
         if callable(cancelled) and cancelled():
             return messages
         self._futile_tokens = 0
         # Hosts mark what they have written; what is new to them in this list has no such mark.
         shorter = [{key: value for key, value in message.items() if key != "_db_persisted"} for message in done.messages]
-        self._attempts[session.name] = shorter
+        if attempt is self._newest_attempt:
+            self._attempts[session.name] = shorter
         self._last_compression_made_progress = True
         self.compression_count = 1
         folds = [fold for fold in answer.get("folds") or () if isinstance(fold, str)]
@@ -1742,6 +1776,7 @@ class LCMEngine(ContextEngine):
         self._keep(str(session_id or self._session_id), messages, settled=False)
 
     def _keep(self, session_id: str, messages: Any, settled: bool) -> None:
+        self._used = time.monotonic()
         if self._is_saved and isinstance(messages, list) and messages and session_id:
             self._client().turn(self._session(session_id), messages, settled=settled or None, options=self._options(), deadline=TURN_S)
 
@@ -1802,7 +1837,7 @@ def _command(args: str = "") -> str:
     """What a person asks for in the middle of a conversation."""
     try:
         words = shlex.split(str(args or "")) or ["status"]
-        engine = _newest_engine()
+        engine = _calling_engine()
         if words[0] not in COMMANDS:
             return f"/lcm {_told(words[0])} is nothing I know: use one of {', '.join(COMMANDS)}"
         if engine is None:
@@ -1812,9 +1847,25 @@ def _command(args: str = "") -> str:
         return f"lcm: {error}"
 
 
-def _newest_engine() -> "LCMEngine | None":
+def _calling_engine() -> "LCMEngine | None":
+    """Whose command it is: of the person that the host names, the engine that was used last. The host gives commands no more
+    than that, and not everywhere.
+
+    # Errors
+    `LcmError` where it may be more than one person's.
+    """
     engines = [engine for engine in list(_ENGINES) if getattr(engine, "_session_id", "") and getattr(engine, "_is_saved", False)]
-    return max(engines, key=lambda engine: (_count(engine.last_prompt_tokens) > 0, engine._session_id), default=None)
+    persons = {engine: engine._session().person for engine in engines}
+    try:
+        from gateway.session_context import get_session_env
+        caller = get_session_env("HERMES_SESSION_KEY", "")
+    except Exception:
+        caller = ""
+    if caller:
+        engines = [engine for engine in engines if persons[engine] == caller]
+    elif len(set(persons.values())) > 1:
+        raise LcmError(NOT_KEPT, "this agent talks with several people and does not say which of them asks; use lcm-cli on its machine")
+    return max(engines, key=lambda engine: engine._used, default=None)
 
 
 def _status(engine: LCMEngine, _words: list) -> str:
@@ -1853,6 +1904,9 @@ def _log(engine: LCMEngine, words: list) -> str:
 
 
 def _by_program(engine: LCMEngine, words: list) -> str:
+    foreign = next((word for word in words if word.startswith(NOT_FOR_COMMANDS)), None)
+    if foreign is not None:
+        return f"{_told(foreign)} is not for /lcm, which is about this conversation alone; lcm-cli takes it"
     return _run(engine, words if words[0] == "doctor" else [*words, *_owner(engine)])
 
 

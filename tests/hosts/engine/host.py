@@ -8,7 +8,9 @@ import pathlib
 import sys
 import types
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "client"))
+HOSTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(HOSTS), str(HOSTS / "client")]
+from conversation import problems, talk  # for the tests beside
 from support import Case, loaded, real_program
 
 
@@ -100,15 +102,15 @@ class Hosted(Case):
         super().setUp()
         real_program()
         self.was = dict(os.environ)
-        self.addCleanup(self.restore)
         os.environ["HERMES_HOME"] = self.hermes_home = self.home("hermes")
         os.environ.pop("LCM_HOME", None)
         Settings.said, Model.answer, Model.asked, ContextCompressor.made = {}, "The harbour was measured and found to be deep.", 0, 0
 
-    def restore(self):
+    def tearDown(self):
         plugin.Client(self.data).close()
         os.environ.clear()
         os.environ.update(self.was)
+        super().tearDown()
 
     @property
     def data(self):
@@ -131,41 +133,3 @@ class Hosted(Case):
         engine.on_session_start(session, hermes_home=self.hermes_home, platform="cli", model="big-1", context_length=window,
                                 conversation_id=person)
         return engine
-
-
-def talk(count, words=300, about="harbour"):
-    """So many exchanges with a tool call each."""
-    messages = []
-    for at in range(count):
-        messages += [
-            {"role": "user", "content": f"measure {about} number {at}"},
-            {"role": "assistant", "content": None, "tool_calls": [
-                {"id": f"{about}{at}", "type": "function", "function": {"name": "read", "arguments": '{"path": "%d.txt"}' % at}}]},
-            {"role": "tool", "tool_call_id": f"{about}{at}", "content": f"depth {at}: " + f"{about} {at} " * words},
-            {"role": "assistant", "content": f"{about} number {at} is {at} metres deep"},
-        ]
-    return messages + [{"role": "user", "content": "and now?"}]
-
-
-def problems(messages):
-    """What a provider would refuse in a list."""
-    found, open_calls, before = [], [], None
-    for at, message in enumerate(messages):
-        role = message["role"]
-        if role == "tool":
-            if message["tool_call_id"] not in open_calls:
-                found.append(f"{at}: a result of no call")
-            else:
-                open_calls.remove(message["tool_call_id"])
-        else:
-            if open_calls:
-                found.append(f"{at}: calls without results")
-            open_calls = [call["id"] for call in message.get("tool_calls") or ()]
-            if role == before and role == "user":
-                found.append(f"{at}: two users")
-            if not message.get("content") and not open_calls:
-                found.append(f"{at}: empty")
-        before = role
-    if messages and messages[0]["role"] != "user":
-        found.append("the first is no user")
-    return found

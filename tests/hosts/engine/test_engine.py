@@ -9,7 +9,9 @@ import pathlib
 import subprocess
 import sys
 import threading
+import types
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from host import ContextCompressor, ContextEngine, Database, Hosted, Model, Settings, plugin, problems, real_program, talk
@@ -55,6 +57,61 @@ class Folding(Hosted):
         engine.bind_session_state(Database(), "s")
         engine.on_turn_complete(messages + [{"role": "assistant", "content": "now we are done"}])
         self.assertEqual(self.folds_shown(), 0)
+
+    def test_what_the_host_adds_to_the_newest_request_is_no_other_request(self):
+        todo = "\n\n[Your active task list was preserved across context compression]\n- [>] 1. measure (in_progress)"
+        for session, tells_turns in (("told", True), ("untold", False)):
+            with self.subTest(session):
+                engine, said, shown = self.engine(session), [], []
+
+                def say(*messages):
+                    said.extend(messages)
+                    shown.extend(messages)
+                    if tells_turns:
+                        engine.on_turn_complete(copy.deepcopy(shown))
+                # Both the request and the answer are said again in the same words, so that one may be taken for another.
+                for at in range(4):
+                    say(*talk(30, about=f"{session}{at}x")[:-1], {"role": "user", "content": "continue"})
+                    shorter = engine.compress(shown, current_tokens=90_000)
+                    self.assertLess(len(shorter), len(shown))
+                    shown[:] = copy.deepcopy(shorter)
+                    shown[-1]["content"] += todo
+                    engine.on_session_start(session, boundary_reason="compression", old_session_id=session)
+                    say({"role": "assistant", "content": "Done."})
+                engine.on_turn_complete(shown)
+                done = subprocess.run([real_program(), "--home", self.data, "export", session], capture_output=True, text=True, check=True)
+                kept = [record["message"] for record in map(json.loads, done.stdout.splitlines()) if "message" in record]
+                self.assertEqual([message["content"] for message in kept], [message["content"] for message in said])
+
+    def test_only_the_newest_attempt_is_published_and_not_what_another_process_folded(self):
+        engine, messages = self.engine(), talk(40)
+        engine.compress(messages, current_tokens=90_000)
+        program, os.environ["LCM_CLI"] = os.environ["LCM_CLI"], os.path.join(self.hermes_home, "nothing")
+        plugin.Client(self.data).close()
+        self.assertEqual(engine.compress(messages, current_tokens=90_000), [messages[0], messages[-1]])
+        os.environ["LCM_CLI"] = program
+        engine.on_session_start("s", boundary_reason="compression", old_session_id="s")
+        self.assertEqual(self.folds_shown(), 0)
+        engine.compress(messages, current_tokens=90_000)
+        engine.on_session_start("child", boundary_reason="compression", old_session_id="s", session_db=Database())
+        self.assertEqual((self.folds_shown(), self.folds_shown("child")), (0, 0))
+
+    def test_an_attempt_that_ends_behind_a_newer_one_is_not_published(self):
+        engine, messages, begun, may_end = self.engine(), talk(40), threading.Event(), threading.Event()
+
+        def waits():
+            begun.set()
+            may_end.wait(30)
+            return "The harbour was measured at length, the older attempt says."
+        Model.answer = waits
+        older = threading.Thread(target=engine.compress, args=(messages,), kwargs={"current_tokens": 90_000})
+        older.start()
+        begun.wait(30)
+        Model.answer = "The harbour was measured, the newer attempt says."
+        newer = engine.compress(messages, current_tokens=90_000)
+        may_end.set()
+        older.join(60)
+        self.assertIs(engine._attempts["s"], newer)
 
     def test_a_fold_without_the_hosts_word_is_known_when_it_is_shown(self):
         engine, messages = self.engine(), talk(40)
@@ -223,6 +280,22 @@ class Owners(Hosted):
         os.makedirs(self.hermes_home)
         self.assertFalse(self.sees(self.engine("a", person="telegram:anna"), "lantern"))
 
+    def test_what_a_helper_does_without_a_conversation_is_not_the_owner_s_where_others_are_served(self):
+        self.tell(self.engine("mine"), "mine")
+        self.engine("a", person="telegram:anna")._session()
+        for session, database in (("", Database()), ("x1", None)):
+            helper = self.engine(session)
+            helper.bind_session_state(database, session)
+            self.assertFalse(self.sees(helper, "lantern"), session)
+        plugin._PERSONS.clear()
+        self.assertTrue(self.sees(self.engine("y"), "lantern"))
+
+    def test_a_threshold_that_is_no_number_is_not_taken(self):
+        for said in (float("inf"), "nan", float("-inf")):
+            Settings.said = {"lcm": {"compress": {"threshold_tokens": said}}}
+            engine = self.engine()
+            self.assertTrue(0 < engine.threshold_tokens < 100_000, said)
+
     def test_helpers_of_the_host_are_those_whose_session_it_is(self):
         self.tell(self.engine("a", person="telegram:anna"), "a")
         plugin._PERSONS.clear()
@@ -298,6 +371,33 @@ class Without(Hosted):
 
 
 class Commands(Hosted):
+    def test_a_command_is_of_whoever_asks_or_of_nobody(self):
+        anna, bert = self.engine("a", person="telegram:anna"), self.engine("b", person="telegram:bert")
+        anna.on_turn_complete([{"role": "user", "content": "the lantern is blue"}, {"role": "assistant", "content": "noted"}])
+        bert.on_turn_complete([{"role": "user", "content": "nothing to see"}, {"role": "assistant", "content": "noted"}])
+        self.assertIn("several people", plugin._command("grep lantern"))
+        for person, sees in (("telegram:bert", False), ("telegram:anna", True), ("telegram:carl", False)):
+            context = types.ModuleType("gateway.session_context")
+            context.get_session_env = lambda name, default="": person if name == "HERMES_SESSION_KEY" else default
+            with mock.patch.dict(sys.modules, {"gateway": types.ModuleType("gateway"), "gateway.session_context": context}):
+                self.assertEqual("blue" in plugin._command("grep lantern"), sees, person)
+                self.assertNotIn("blue", plugin._command("grep lantern --person telegram:anna"))
+        del anna, bert
+
+    def test_a_command_is_of_the_agent_that_was_used_last(self):
+        main, helper = self.engine("a"), self.engine("z")
+        helper.update_from_response({"prompt_tokens": 10})
+        main.update_from_response({"prompt_tokens": 10})
+        self.assertIs(plugin._calling_engine(), main)
+        plugin._command("fold")
+        self.assertTrue(main._fold_wanted)
+        # It is tried once, whatever comes of it.
+        os.environ["LCM_CLI"] = os.path.join(self.hermes_home, "nothing")
+        plugin.Client(self.data).close()
+        main.compress(talk(4), current_tokens=10)
+        self.assertFalse(main.should_compress(10))
+        del helper
+
     def test_a_person_sees_how_it_stands_and_can_take_a_fold_back(self):
         engine = self.engine()
         engine.last_prompt_tokens = 90_000
