@@ -1015,7 +1015,13 @@ class Client:
             while True:
                 sent, copy = _delta(verb, bases, shown)
                 try:
-                    answer = connection.call(verb, {**params, "list": sent}, until, summarizer, should_stop)
+                    try:
+                        answer = connection.call(verb, {**params, "list": sent}, until, summarizer, should_stop)
+                    except LcmUnsendable as error:
+                        if error.code != LINE_TOO_LONG or session is None:
+                            raise
+                        sent = _in_pieces(connection, session, copy, until, should_stop)
+                        answer = connection.call(verb, {**params, "list": sent}, until, summarizer, should_stop)
                     break
                 except LcmError as error:
                     if error.code != BASE_UNKNOWN or "base" not in sent:
@@ -1128,6 +1134,23 @@ def _given(session: Session | None, **params: Any) -> dict:
     if session is not None:
         params["session"] = session.wire()
     return params
+
+
+def _in_pieces(connection: _Connection, session: Session, messages: list, until: float, should_stop: Callable[[], Any] | None) -> dict:
+    """Lets the child know a list that is too long for one line, by having more and more of it weighed; gives how it is sent then."""
+    sent: dict = {}
+    rest = deque(messages)
+    while rest:
+        piece = [rest.popleft()]
+        size = len(_line(piece[0]))
+        while rest and size + (more := len(_line(rest[0]))) <= connection.line_bytes_max // 2:
+            size += more
+            piece.append(rest.popleft())
+        start = len(messages) - len(rest) - len(piece)
+        listed = {**sent, "splices": [[start, 0, piece]]} if sent else {"all": piece}
+        answer = connection.call("weigh", {"session": session.wire(), "list": listed}, until, None, should_stop)
+        sent = {"base": answer["base"]}
+    return {**sent, "splices": []}
 
 
 def _delta(verb: str, bases: list[tuple[str, list]], shown: list) -> tuple[dict, list]:

@@ -42,6 +42,23 @@ class Program(Case):
 
 
 class Talking(Program):
+    def test_a_list_that_is_too_long_for_one_line_is_sent_in_pieces(self):
+        s, messages = lcm.Session("s"), [said("s", n) | {"content": f"number {n} " + "x" * 900} for n in range(100)]
+        self.lcm.call("ping")
+        connection = lcm._REGISTRY.places[self.lcm.home].connection
+        connection.line_bytes_max = 10_000
+        self.assertEqual(self.lcm.turn(s, messages)["new"], 100)
+        self.assertEqual(self.kept(), {"s": messages})
+        # From then on differences are sent, and again in pieces where they are too long.
+        messages = messages + [said("s", 100)]
+        self.assertEqual(self.lcm.turn(s, messages)["new"], 1)
+        messages = messages + [said("s", n) | {"content": f"number {n} " + "y" * 900} for n in range(101, 141)]
+        self.assertEqual(self.lcm.turn(s, messages)["new"], 40)
+        self.assertEqual(self.kept(), {"s": messages})
+        # A message that is too long by itself is nobody's to cut.
+        with self.assertRaises(lcm.LcmUnsendable):
+            self.lcm.turn(s, messages + [said("s", 141) | {"content": "z" * 20_000}])
+
     def test_every_verb_is_answered(self):
         s, messages = lcm.Session("s"), [said("s", n) for n in range(6)]
         self.assertEqual(self.lcm.turn(s, messages)["new"], 6)
