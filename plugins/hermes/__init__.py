@@ -1860,6 +1860,9 @@ def _command(args: str = "") -> str:
     """What a person asks for in the middle of a conversation."""
     try:
         words = shlex.split(str(args or "")) or ["status"]
+        foreign = next((word for word in words if word.startswith(NOT_FOR_COMMANDS)), None)
+        if foreign is not None:
+            return f"{_told(foreign)} is not for /lcm, which is about this conversation alone; lcm-cli takes it"
         engine = _calling_engine()
         if words[0] not in COMMANDS:
             return f"/lcm {_told(words[0])} is nothing I know: use one of {', '.join(COMMANDS)}"
@@ -1927,9 +1930,6 @@ def _log(engine: LCMEngine, words: list) -> str:
 
 
 def _by_program(engine: LCMEngine, words: list) -> str:
-    foreign = next((word for word in words if word.startswith(NOT_FOR_COMMANDS)), None)
-    if foreign is not None:
-        return f"{_told(foreign)} is not for /lcm, which is about this conversation alone; lcm-cli takes it"
     return _run(engine, words if words[0] == "doctor" else [*words, *_owner(engine)])
 
 

@@ -381,7 +381,9 @@ class Commands(Hosted):
             context.get_session_env = lambda name, default="": person if name == "HERMES_SESSION_KEY" else default
             with mock.patch.dict(sys.modules, {"gateway": types.ModuleType("gateway"), "gateway.session_context": context}):
                 self.assertEqual("blue" in plugin._command("grep lantern"), sees, person)
-                self.assertNotIn("blue", plugin._command("grep lantern --person telegram:anna"))
+                for command in ("grep lantern", "log", "undo", "doctor"):
+                    for option in ("--person telegram:anna", "--agent=default", f"--home {self.data}"):
+                        self.assertIn("is not for /lcm", plugin._command(f"{command} {option}"))
         del anna, bert
 
     def test_a_command_is_of_the_agent_that_was_used_last(self):
