@@ -178,6 +178,8 @@ impl Ui {
 
     /// Says something beside the data.
     pub(crate) fn note(&mut self, text: impl fmt::Display) {
+        // What was shown before stands in front of it.
+        drop(self.flush());
         self.talk(&format!("{}\n", clean_line(&text.to_string())));
     }
 

@@ -1867,10 +1867,22 @@ def _command(args: str = "") -> str:
         if words[0] not in COMMANDS:
             return f"/lcm {_told(words[0])} is nothing I know: use one of {', '.join(COMMANDS)}"
         if engine is None:
-            return "no agent of this process uses lcm: set context.engine to lcm in the host's config.yaml"
+            return _not_begun()
         return _COMMANDS.get(words[0], _by_program)(engine, words)[:COMMAND_CHARS_MAX]
     except Exception as error:
         return f"lcm: {error}"
+
+
+def _not_begun() -> str:
+    """Hosts make an agent with its first message."""
+    try:
+        from hermes_cli.config import load_config
+        engine = ((load_config() or {}).get("context") or {}).get("engine")
+    except Exception:
+        engine = None
+    if engine != "lcm":
+        return "no agent of this process uses lcm: set context.engine to lcm in the host's config.yaml"
+    return f"lcm is the context engine and begins with your first message here; its data are in {_data_home(_hermes_home())}"
 
 
 def _calling_engine() -> "LCMEngine | None":

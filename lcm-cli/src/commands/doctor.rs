@@ -138,7 +138,7 @@ pub(crate) fn of_host(args: &DoctorArgs, (home, env): Where<'_>, ui: &mut Ui) ->
     findings.push(match data.join("CURRENT").exists().then(|| super::open(&data, Make::No)) {
         Some(Ok(_)) => Finding::fine("data", data.display().to_string()),
         Some(Err(error)) => Finding::wrong("data", error.sentence(), advice),
-        None => Finding::note("data", format!("nothing was kept yet in {}", data.display()), advice),
+        None => Finding::fine("data", format!("{} is made with the first conversation", data.display())),
     });
     tell(&findings, ui)
 }

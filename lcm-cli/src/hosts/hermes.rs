@@ -266,7 +266,10 @@ impl HermesHome {
             write(&path, after.as_bytes(), mode)?;
         }
         let is_in = self.is_configured(after);
-        let what = if is_in { "names lcm as the context engine" } else { "names lcm no longer" };
+        let what = match is_in {
+            true => "names lcm as the context engine (context.engine) and among the plugins (plugins.enabled)",
+            false => "names lcm no longer",
+        };
         did("settings", format!("{} {what}", path.display()));
         Ok(())
     }

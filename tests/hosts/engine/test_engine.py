@@ -386,6 +386,14 @@ class Commands(Hosted):
                         self.assertIn("is not for /lcm", plugin._command(f"{command} {option}"))
         del anna, bert
 
+    def test_before_the_first_message_a_command_tells_whether_lcm_will_be_used(self):
+        Settings.said = {"context": {"engine": "lcm"}}
+        told = plugin._command("")
+        self.assertIn("begins with your first message", told)
+        self.assertIn(self.data, told)
+        Settings.said = {"context": {"engine": "compressor"}}
+        self.assertIn("set context.engine to lcm", plugin._command(""))
+
     def test_a_command_is_of_the_agent_that_was_used_last(self):
         main, helper = self.engine("a"), self.engine("z")
         helper.update_from_response({"prompt_tokens": 10})
