@@ -42,6 +42,17 @@ class Program(Case):
 
 
 class Talking(Program):
+    def test_a_list_goes_on_from_the_known_one_that_begins_like_it_and_the_others_are_not_looked_at(self):
+        kept = [said("s", n) for n in range(20)]
+        sent = [{"role": "system", "content": "You are an agent."}, *kept]
+        new = said("s", 20)
+        with unittest.mock.patch.dict(lcm._FIRST, _differences=unittest.mock.Mock(wraps=lcm._differences)) as first:
+            for shown, base in ((kept, "kept"), (sent, "sent")):
+                first["_differences"].reset_mock()
+                delta, copy = lcm._FIRST["_delta"]("turn", [("kept", kept), ("sent", sent)], [*shown, new])
+                self.assertEqual((delta, copy), ({"base": base, "splices": [[len(shown), 0, [new]]]}, [*shown, new]))
+                self.assertEqual(first["_differences"].call_count, 1)
+
     def test_a_list_that_is_too_long_for_one_line_is_sent_in_pieces(self):
         s, messages = lcm.Session("s"), [said("s", n) | {"content": f"number {n} " + "x" * 900} for n in range(100)]
         self.lcm.call("ping")
