@@ -10,7 +10,7 @@ copy or pickle whatever holds a `Client` (it is a handle: the data directory's p
 forked process closes its copies of the pipes and starts a child of its own), end a thread in the middle of a call, kill
 the child. None of this loses what was acknowledged, and a call is made again when that is safe.
 
-The lower half is the engine, `LCMEngine`, and what registers it: a shell whose state is in the store, so that it may be
+The lower half is the engine, `LCMEngine`, with the command `/lcm` on top of it and what registers both: a shell whose state is in the store, so that it may be
 copied, cleared and put back. It raises nothing but what ends threads, and where lcm cannot be asked it lets the host's own
 compressor do its work. `docs/hosts.md` says what it does for people.
 
@@ -1243,9 +1243,9 @@ COMMAND_CHARS_MAX = 6_000       # what it shows
 NAMES_OF_RATIO = ("LCM_COMPRESS_THRESHOLD_RATIO", "LCM_CONTEXT_THRESHOLD")
 NAMES_OF_TOKENS = ("LCM_COMPRESS_THRESHOLD_TOKENS", "LCM_ABSOLUTE_THRESHOLD_TOKENS")
 # Ours in the `lcm:` section; everything else there is a setting of the program.
+OWN_KEYS = ("context_threshold", "host_summaries", "prepare")
 # Options that would lead out of the conversation of whoever asks.
 NOT_FOR_COMMANDS = ("--home", "--agent", "--person")
-OWN_KEYS = ("context_threshold", "host_summaries", "prepare")
 STORE_REFUSED = -32031
 
 SAY_AGAIN_S = 600.0             # a refusal that stands in the host's log is not written there again for so long
@@ -1357,6 +1357,13 @@ def _hermes_home() -> str:
         return os.environ.get("HERMES_HOME") or os.path.join(os.path.expanduser("~"), ".hermes")
 
 
+class _Attempt:
+    """One call of compress: the session it was for, and the list that it gave, if any."""
+
+    def __init__(self, session_id: str):
+        self.session_id, self.shorter = session_id, None
+
+
 class _Scratch:
     """A data directory for agents whose host keeps nothing of them: it goes with the process."""
 
@@ -1436,10 +1443,9 @@ class LCMEngine(ContextEngine):
         self._home: str | None = None
         self._config: _Config | None = None
         self._fallback = _Fallback()
-        # What compress gave and the host has not confirmed, by the session it was asked for.
-        # What compress gave and the host has not confirmed, by session; and the call of it that began last.
-        self._attempts: dict[str, list] = {}
-        self._newest_attempt: object | None = None
+        # The call of compress that began last, until the host confirms what it gave.
+        self._attempt: _Attempt | None = None
+        # When the host did something with it, by `time.monotonic`.
         self._used = 0.0
         self._futile_tokens = 0
         self._beside_tokens = 0
@@ -1490,11 +1496,10 @@ class LCMEngine(ContextEngine):
         if session_id:
             self._enter(str(session_id))
         if told.get("boundary_reason") == "compression":
-            old = str(told.get("old_session_id") or session_id)
             if told.get("session_db") is not None:
                 # The host goes on with what another process of it folded; what we gave it dropped.
-                self._attempts.pop(old, None)
-            self._publish(old)
+                self._attempt = None
+            self._publish(str(told.get("old_session_id") or session_id))
 
     @_neutral(None)
     def bind_session_state(self, session_db: Any = None, session_id: str = "", **_: Any) -> None:
@@ -1515,7 +1520,7 @@ class LCMEngine(ContextEngine):
         self.compression_count = self._futile_tokens = self._beside_tokens = self._selected_tokens = 0
         self.awaiting_real_usage_after_compression = self._fold_wanted = False
         # What the host did not confirm before it left the session it will not confirm any more.
-        self._attempts.clear()
+        self._attempt = None
 
     @_neutral(None)
     def carry_over_new_session_context(self, old_session_id: str = "", new_session_id: str = "", **_: Any) -> None:
@@ -1668,10 +1673,10 @@ class LCMEngine(ContextEngine):
         cancelled = getattr(self, "_compression_cancelled_check", None)
         self._last_compress_aborted = self._last_compression_made_progress = False
         self._last_summary_error = None
-        # What a person asked for is tried once. And the host asks anew only when it dropped what it had.
+        # What a person asked for is tried once. And the host asks anew only when it dropped what it had: an older call that
+        # ends behind this one finishes an attempt that nobody looks at any more.
         self._fold_wanted = False
-        self._attempts.pop(self._session_id, None)
-        attempt = self._newest_attempt = object()
+        attempt = self._attempt = _Attempt(self._session_id)
         given = {"current_tokens": current_tokens, "focus_topic": focus_topic, "force": bool(force), "memory_context": memory_context or ""}
         tokens = _count(current_tokens)
         try:
@@ -1693,7 +1698,7 @@ class LCMEngine(ContextEngine):
             self._last_compress_aborted, self._last_summary_error = True, f"lcm failed: {type(error).__name__}: {_told(error)}"
             return messages
 
-    def _folded(self, messages: list, given: dict, cancelled: Any, attempt: object) -> list:
+    def _folded(self, messages: list, given: dict, cancelled: Any, attempt: "_Attempt") -> list:
         if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
             return messages
         session, tokens, options = self._session(), _count(given["current_tokens"]), self._options()
@@ -1722,8 +1727,7 @@ class LCMEngine(ContextEngine):
         self._futile_tokens = 0
         # Hosts mark what they have written; what is new to them in this list has no such mark.
         shorter = [{key: value for key, value in message.items() if key != "_db_persisted"} for message in done.messages]
-        if attempt is self._newest_attempt:
-            self._attempts[session.name] = shorter
+        attempt.shorter = shorter
         self._last_compression_made_progress = True
         self.compression_count = 1
         folds = [fold for fold in answer.get("folds") or () if isinstance(fold, str)]
@@ -1761,10 +1765,9 @@ class LCMEngine(ContextEngine):
 
     def _publish(self, old_session_id: str) -> None:
         """The host has taken what compress gave: showing that list makes it what the session shows."""
-        shorter = self._attempts.get(old_session_id)
-        self._attempts.clear()
-        if shorter is not None:
-            self._client().turn(self._session(), shorter, deadline=TURN_S)
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None and attempt.session_id == old_session_id and attempt.shorter is not None:
+            self._client().turn(self._session(), attempt.shorter, deadline=TURN_S)
 
     @_neutral(lambda: ([], 0))
     def prune_tool_results_only(self, messages: Any = None, current_tokens: Any = None, **_: Any) -> tuple:

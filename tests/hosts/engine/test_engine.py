@@ -111,7 +111,7 @@ class Folding(Hosted):
         newer = engine.compress(messages, current_tokens=90_000)
         may_end.set()
         older.join(60)
-        self.assertIs(engine._attempts["s"], newer)
+        self.assertIs(engine._attempt.shorter, newer)
 
     def test_a_fold_without_the_hosts_word_is_known_when_it_is_shown(self):
         engine, messages = self.engine(), talk(40)
