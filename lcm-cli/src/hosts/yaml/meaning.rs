@@ -44,7 +44,7 @@ impl<'t> Meaning<'t> {
     }
 
     /// All values but one, by the way to them.
-    fn others(&self, section: &str, key: &str) -> BTreeMap<Vec<String>, String> {
+    pub(super) fn others(&self, section: &str, key: &str) -> BTreeMap<Vec<String>, String> {
         let mut others = BTreeMap::new();
         flatten(&self.0, &mut Vec::new(), &mut others);
         let (section, key) = (name(&text(section)), name(&text(key)));
@@ -56,11 +56,6 @@ impl<'t> Meaning<'t> {
         });
         others
     }
-}
-
-/// Whether two files mean the same but for one setting.
-pub(super) fn differ_only_in(before: &str, after: &str, section: &str, key: &str) -> Result<bool, Unclear> {
-    Ok(Meaning::of(before)?.others(section, key) == Meaning::of(after)?.others(section, key))
 }
 
 const NOTHING: &str = "null";

@@ -32,15 +32,25 @@ pub(super) fn list(text: &str, section: &str, key: &str) -> Result<Vec<String>, 
     Ok(Meaning::of(text)?.list(section, key)?.into_iter().map(str::to_owned).collect())
 }
 
-/// An edit, when it leaves all other settings as they are.
-fn alone(before: &str, after: String, section: &str, key: &str) -> Result<String, Unclear> {
-    if meaning::differ_only_in(before, &after, section, key)? { Ok(after) } else { Err(Unclear) }
+/// An edit, when the setting is afterwards as it should be and all others are as they were.
+fn checked(
+    before: &str,
+    after: String,
+    section: &str,
+    key: &str,
+    is_right: impl FnOnce(&Meaning<'_>) -> Result<bool, Unclear>,
+) -> Result<String, Unclear> {
+    let is_so = {
+        let meant = Meaning::of(&after)?;
+        Meaning::of(before)?.others(section, key) == meant.others(section, key) && is_right(&meant)?
+    };
+    if is_so { Ok(after) } else { Err(Unclear) }
 }
 
 /// Lets a key of a section say something.
 pub(super) fn set(text: &str, section: &str, key: &str, value: &str) -> Result<String, Unclear> {
-    let after = alone(text, with_value(text, section, key, value)?, section, key)?;
-    if get(&after, section, key)?.as_deref() == Some(value) { Ok(after) } else { Err(Unclear) }
+    let after = with_value(text, section, key, value)?;
+    checked(text, after, section, key, |meant| Ok(meant.text(section, key)? == Some(value)))
 }
 
 fn with_value(text: &str, section: &str, key: &str, value: &str) -> Result<String, Unclear> {
@@ -66,8 +76,8 @@ pub(super) fn add(text: &str, section: &str, key: &str, wanted: &str) -> Result<
         return Ok(text.to_owned());
     }
     items.push(wanted.to_owned());
-    let after = alone(text, with_item(text, section, key, wanted)?, section, key)?;
-    if list(&after, section, key)? == items { Ok(after) } else { Err(Unclear) }
+    let after = with_item(text, section, key, wanted)?;
+    checked(text, after, section, key, |meant| Ok(meant.list(section, key)? == items))
 }
 
 fn with_item(text: &str, section: &str, key: &str, wanted: &str) -> Result<String, Unclear> {
@@ -102,12 +112,15 @@ fn with_item(text: &str, section: &str, key: &str, wanted: &str) -> Result<Strin
     Ok(lines.0.concat())
 }
 
-/// Takes an item out of a list.
+/// Takes an item out of a list, if it is in it.
 pub(super) fn remove(text: &str, section: &str, key: &str, unwanted: &str) -> Result<String, Unclear> {
     let mut items = list(text, section, key)?;
+    if items.iter().all(|item| item != unwanted) {
+        return Ok(text.to_owned());
+    }
     items.retain(|item| item != unwanted);
-    let after = alone(text, without_item(text, section, key, unwanted)?, section, key)?;
-    if list(&after, section, key)? == items { Ok(after) } else { Err(Unclear) }
+    let after = without_item(text, section, key, unwanted)?;
+    checked(text, after, section, key, |meant| Ok(meant.list(section, key)? == items))
 }
 
 fn without_item(text: &str, section: &str, key: &str, unwanted: &str) -> Result<String, Unclear> {
@@ -361,6 +374,8 @@ mod tests {
             assert_eq!(install(unclear), Err(Unclear), "{unclear}");
         }
         // What is not edited may be written in any way.
+        let odd = "plugins:\n  disabled: [a,\n    b]\n";
+        assert_eq!(remove(odd, "plugins", "disabled", "lcm").unwrap(), odd);
         let flow = "context: {engine: lcm}\nplugins: {enabled: [a, lcm]}\n";
         assert_eq!(
             (get(flow, "context", "engine"), list(flow, "plugins", "enabled").unwrap().len()),
