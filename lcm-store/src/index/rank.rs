@@ -156,7 +156,7 @@ impl Sums {
 }
 
 /// In how many places a group stands: at least, and at most.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Bounds {
     least: u64,
     most: u64,
@@ -182,24 +182,7 @@ pub(crate) fn rank(
         Some(kept) => (in_kept(question, reach, kept, above, &mut sums)?, kept.lost(above, reach.last)),
         None => in_truth(question, reach, above, &mut sums)?,
     };
-    // What is passed over for sure is told before it is read where it stands.
-    let bounds: Vec<Bounds> = (0..question.groups.len())
-        .map(|group| {
-            let mut bounds = Bounds { least: count(&tail.counts[group]), most: count(&tail.counts[group]) };
-            for segment in &indexed {
-                let Bounds { least, most } = segment.bounds(group);
-                bounds = Bounds { least: bounds.least + least, most: bounds.most + most };
-            }
-            bounds
-        })
-        .collect();
-    let is_passed_over: Vec<bool> = bounds
-        .iter()
-        .map(|one| {
-            let is_among_the_rarest = || bounds.iter().filter(|other| other.most < one.least).count() < GROUPS_RAREST;
-            bounds.len() > GROUPS_FEW && sums.is_common(one.least) && !is_among_the_rarest()
-        })
-        .collect();
+    let is_passed_over = surely_passed_over(&tail, &indexed, &sums);
     let mut sources = Vec::with_capacity(indexed.len() + 1);
     for segment in indexed {
         sources.push(segment.read(&is_passed_over)?);
@@ -218,6 +201,24 @@ pub(crate) fn rank(
     // beside the best few.
     let best = best(&lookups, &scores, max.saturating_mul(2).saturating_add(32));
     Ok((with_neighbours(&best, &lookups, &scores, reach)?, lost))
+}
+
+/// Which groups are passed over for sure, told before it is read where they stand. [`weights`] has the rule itself.
+fn surely_passed_over(tail: &Source, indexed: &[Indexed<'_>], sums: &Sums) -> Vec<bool> {
+    let bounds = |(group, counts): (usize, &Vec<Count>)| {
+        let fresh = Bounds { least: count(counts), most: count(counts) };
+        indexed
+            .iter()
+            .map(|segment| segment.bounds(group))
+            .fold(fresh, |sum, one| Bounds { least: sum.least + one.least, most: sum.most + one.most })
+    };
+    let bounds: Vec<Bounds> = tail.counts.iter().enumerate().map(bounds).collect();
+    let is_sure = |one: &Bounds| {
+        bounds.len() > GROUPS_FEW
+            && sums.is_common(one.least)
+            && bounds.iter().filter(|other| other.most < one.least).count() >= GROUPS_RAREST
+    };
+    bounds.iter().map(is_sure).collect()
 }
 
 /// A segment of the index, and what of it is in scope.
