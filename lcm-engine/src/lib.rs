@@ -32,12 +32,12 @@ pub mod wire;
 mod export;
 pub mod error;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lcm_core::tokens::{Correction, TokenCounter};
-use lcm_core::{Arrival, OrderKey, SessionId, TimelineId};
+use lcm_core::{Arrival, NodeId, OrderKey, Owner, SessionId, TimelineId};
 use lcm_store::{CheckOptions, CheckReport, IndexStatus, Pace, Session, Snapshot, Store, StoreError};
 
 pub use error::EngineError;
@@ -52,10 +52,10 @@ use crate::select::{Meter, Selecting};
 use crate::service::{
     AssembleRequest, Assembled, CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion,
     ExportRecord, ExportRequest, GrepPage, GrepRequest, HistoryChanged, ImportOptions, Imported, InMessage,
-    IngestRequest, Ingested, LogPage, LogRequest, OpsPage, OpsRequest, PinRequest, PinSet, Progress, ReadPage,
-    ReadRequest, RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest, SelectRequest, Selected, Service,
-    SessionDescription, SessionEntry, SessionKey, Spent, Status, ToolAnswer, ToolCall, TurnRequest, Turned,
-    UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
+    IngestRequest, Ingested, LogPage, LogRequest, OpsPage, OpsRequest, OwnerPattern, Owners, PinRequest, PinSet,
+    Progress, ReadPage, ReadRequest, RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest, SelectRequest,
+    Selected, Service, SessionDescription, SessionEntry, SessionKey, Spent, Status, ToolAnswer, ToolCall, TurnRequest,
+    Turned, UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
 };
 use crate::turn::{Live, Sent};
 use crate::usage::Usage;
@@ -153,6 +153,58 @@ impl Engine {
     /// When the database or the disk fails; truth is untouched.
     pub fn catch_up(&self) -> Result<IndexStatus, EngineError> {
         Ok(self.store.catch_up(Pace::Gentle, &|_| {})?)
+    }
+
+    /// The newest session of an agent in which a message of a host was said, whoever spoke to it.
+    pub(crate) fn session_that_said(
+        &self,
+        agent: &str,
+        source: &str,
+        message: &InMessage,
+    ) -> Result<Option<Session>, EngineError> {
+        let pattern = OwnerPattern { agent: Some(agent.to_owned()), person: None };
+        let scope = Scope { owners: Owners::Matching(vec![pattern]), ..Scope::everything() };
+        let snapshot = self.store.snapshot()?;
+        let mut sessions = Vec::new();
+        for placed in snapshot.places_of(&scope, &self.id_of(source, message)?)? {
+            sessions.push(snapshot.timeline(placed.timeline)?.session);
+        }
+        Ok(sessions.into_iter().max().map(|session| snapshot.session(session)).transpose()?)
+    }
+
+    /// Which of these messages of a host stand on the timeline that a session goes on with, in whatever form.
+    pub(crate) fn known_in(
+        &self,
+        key: &SessionKey,
+        source: &str,
+        messages: &[InMessage],
+    ) -> Result<Vec<bool>, EngineError> {
+        let snapshot = self.store.snapshot()?;
+        let sent = Sent { messages, redactor: self.redactor.as_ref(), format: HostFormat::of(source) };
+        let looked = turn::look(&snapshot, key, sent, &|session| self.take_live(session))?;
+        let Some(live) = looked.live else { return Ok(vec![false; messages.len()]) };
+        let forms: HashSet<NodeId> = live.line.stood.iter().flat_map(|stood| stood.forms.iter().copied()).collect();
+        self.put_live(live);
+        let is_known = |element: &Arc<turn::Element>| {
+            [Some(element.id), element.likeness].iter().flatten().any(|id| forms.contains(id))
+        };
+        Ok(looked.elements.iter().map(is_known).collect())
+    }
+
+    /// The numbers of the places at which an owner's message of a host stands.
+    pub(crate) fn numbers_of(
+        &self,
+        owner: &Owner,
+        source: &str,
+        message: &InMessage,
+    ) -> Result<Vec<Arrival>, EngineError> {
+        let placed = self.store.snapshot()?.places_of(&turn::owner_scope(owner), &self.id_of(source, message)?)?;
+        Ok(placed.into_iter().map(|placed| placed.arrival).collect())
+    }
+
+    fn id_of(&self, source: &str, message: &InMessage) -> Result<NodeId, EngineError> {
+        let messages = std::slice::from_ref(message);
+        turn::id_of(Sent { messages, redactor: self.redactor.as_ref(), format: HostFormat::of(source) })
     }
 
     fn sent<'a>(&'a self, messages: &'a [InMessage]) -> Sent<'a> {

@@ -13,6 +13,7 @@ pub mod claude_code;
 mod document;
 pub mod export;
 pub mod hermes;
+pub mod librefang;
 pub mod speech;
 pub mod told;
 mod lines;
@@ -98,16 +99,28 @@ pub(crate) struct HostFormat {
     /// What stays of a message when the host writes it down and reads it again, as an id that no message has; `None` where
     /// nothing is known to stay of it but the whole.
     pub(crate) likeness: fn(&MessageTree<'_>) -> Option<NodeId>,
+    /// What a message of the same likeness is that says something else.
+    pub(crate) alike: Alike,
+}
+
+/// What another text of one likeness at one place is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alike {
+    /// The same message, written down and read again: it is known.
+    Known,
+    /// A later form of it: the likeness is a key that the host gave the message once.
+    Revised,
 }
 
 impl HostFormat {
     /// Of a host of which nothing is known: a message is all that it is.
-    pub(crate) const PLAIN: Self = Self { is_volatile: |_| false, likeness: |_| None };
+    pub(crate) const PLAIN: Self = Self { is_volatile: |_| false, likeness: |_| None, alike: Alike::Known };
 
     /// The format of a source: a host's name, with more behind a colon.
     pub(crate) fn of(source: &str) -> &'static Self {
         match source.split(':').next() {
             Some("hermes") => &hermes::FORMAT,
+            Some(librefang::SOURCE) => &librefang::FORMAT,
             _ => &Self::PLAIN,
         }
     }

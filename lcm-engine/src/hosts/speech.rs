@@ -81,10 +81,11 @@ impl Speech {
         matches!(self.role, Role::System | Role::Developer)
     }
 
-    /// Whether a person, or a host in their name, asks for something: a user's message that is not only results.
+    /// Whether a person, or a host in their name, asks for something: a user's message that answers no call. What stands
+    /// beside results in one message is the host's, and nothing may come between them and their call.
     #[must_use]
     pub fn is_request(&self) -> bool {
-        self.role == Role::User && (self.says || self.results.is_empty())
+        self.role == Role::User && self.results.is_empty()
     }
 
     /// Whether there is nothing in it that a provider would take.

@@ -99,6 +99,11 @@ fn schema(tool: &Tool) -> Json {
     ])
 }
 
+/// The names of all tools.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    TOOLS.iter().map(|tool| tool.name)
+}
+
 /// Every parameter that is read: tool, parameter, other names. For whoever writes them down.
 #[must_use]
 pub fn parameters() -> Vec<(&'static str, &'static str, &'static [&'static str])> {

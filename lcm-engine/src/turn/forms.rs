@@ -74,6 +74,14 @@ impl Forms<'_> {
         }
     }
 
+    /// Whether an element is what a person said at a place, and behind it what was said next.
+    pub(super) fn runs_together(&self, element: usize, place: usize) -> bool {
+        let (Some(new), Some(old)) = (self.read(Ok(element)), self.read(Err(place))) else { return false };
+        let is_said = self.line.role(place) == Role::User && old.results.is_empty() && !old.said.is_empty();
+        is_said
+            && new.said.strip_prefix(&*old.said).is_some_and(|more| more.starts_with('\n') && !more.trim().is_empty())
+    }
+
     /// What an element, or else what stands at a place, says; `None` where it cannot be read.
     fn read(&self, what: Which) -> Option<Rc<SaidAndCalled>> {
         if let Some(known) = self.said.borrow().get(&what) {

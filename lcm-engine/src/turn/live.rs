@@ -22,13 +22,13 @@ use lcm_store::{
 use super::element::{Element, Mark, Sent, head_of};
 use super::forms::Forms;
 use super::line::Line;
-use crate::align::{self, Alignment, Fate, Shown};
+use crate::align::{self, Alignment, Fate, Shown, Stood};
 use crate::assemble;
 use crate::assemble::recall::{Claim, Original};
 use crate::error::EngineError;
 use crate::find::Entries;
-use crate::hosts::HostFormat;
 use crate::hosts::told::Told;
+use crate::hosts::{Alike, HostFormat};
 use crate::service::TurnRequest;
 
 /// Ops of others since the last turn that are looked through; after more the session is read anew.
@@ -237,12 +237,17 @@ impl Live {
             let mut alignment =
                 align::align(&self.line.stood, &shown, |element, place| forms.reads_like(element, place));
             // Readers are given the first form of a message, so a later one that says more is a message of its own.
-            for (element, fate) in alignment.fates.iter_mut().enumerate() {
-                if let Fate::Revised(place) = *fate
-                    && forms.says_more(element, place)
-                {
-                    *fate = Fate::Late(Some(place));
+            match sent.format.alike {
+                Alike::Known => {
+                    for (element, fate) in alignment.fates.iter_mut().enumerate() {
+                        if let Fate::Revised(place) = *fate
+                            && forms.says_more(element, place)
+                        {
+                            *fate = Fate::Late(Some(place));
+                        }
+                    }
                 }
+                Alike::Revised => self.revise_what_is_alike(&shown, &mut alignment.fates, &forms),
             }
             // What stands where it does not belong is what somebody said.
             for (ours, fate) in ours.iter_mut().zip(&alignment.fates) {
@@ -265,6 +270,25 @@ impl Live {
             for at in alone {
                 ours[at] = None;
             }
+        }
+    }
+
+    /// Where a host gives messages a key, another text under the key of a place is a form that was not seen before. Only
+    /// what two persons' messages were run together to is a message of its own.
+    fn revise_what_is_alike(&self, shown: &[Shown], fates: &mut [Fate], forms: &Forms<'_>) {
+        for (element, (shown, fate)) in shown.iter().zip(fates).enumerate() {
+            let (Fate::Known(place) | Fate::Revised(place)) = *fate else { continue };
+            let has = |stood: &Stood| {
+                stood.forms.contains(&shown.id) || shown.whole.is_some_and(|whole| stood.forms.contains(&whole))
+            };
+            *fate = match has(&self.line.stood[place]) {
+                true => Fate::Known(place),
+                false => match self.line.stood.iter().position(has) {
+                    Some(place) => Fate::Known(place),
+                    None if forms.runs_together(element, place) => Fate::Late(Some(place)),
+                    None => Fate::Revised(place),
+                },
+            };
         }
     }
 

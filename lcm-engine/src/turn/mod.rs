@@ -148,6 +148,11 @@ pub(crate) fn look(
     Ok(Looked { live, hashes, elements })
 }
 
+/// The id under which the first message of a list is kept.
+pub(crate) fn id_of(sent: Sent<'_>) -> Result<NodeId, EngineError> {
+    Ok(sent.element(0)?.0.id)
+}
+
 type Read = (Vec<[u8; 32]>, Vec<Arc<Element>>, Vec<Option<EncodedMessage>>);
 
 /// Reads what was not seen before.

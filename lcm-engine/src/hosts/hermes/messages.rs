@@ -11,12 +11,12 @@
 use lcm_core::canon::MessageTree;
 use lcm_core::{NodeId, Role};
 
-use super::super::HostFormat;
 use super::super::speech::Speech;
 use super::super::told::Told;
+use super::super::{Alike, HostFormat};
 
 /// How the agent's messages are read.
-pub(in super::super) const FORMAT: HostFormat = HostFormat { is_volatile, likeness };
+pub(in super::super) const FORMAT: HostFormat = HostFormat { is_volatile, likeness, alike: Alike::Known };
 
 /// Keys without the agent's mark that are not what was said either: when, under which number, and what is sent in its
 /// stead.

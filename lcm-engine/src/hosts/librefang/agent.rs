@@ -1,0 +1,610 @@
+//! One agent of the host: its conversations, and what each hook does with them.
+
+use std::collections::{HashMap, VecDeque};
+
+use lcm_core::tokens::{Estimate, TokenCounter};
+use lcm_core::{Json, NodeId, Owner, Role};
+
+use super::conversation::{Conversation, Work, shown};
+use super::fit::{self, Room};
+use super::message::{BETWEEN, Made, SUMMARY_MARK, Said, for_host, sendable, text_millis};
+use super::raw::Raws;
+use super::request::{Pressure, Window, answer, answer_list};
+use super::turn::Turn;
+use super::{HookAnswer, Hooks, SOURCE, Waiting, lock, room};
+use crate::compress::extract::{Source, extract};
+use crate::error::EngineError;
+use crate::hosts::told::Told;
+use crate::service::{OutMessage, Reader, Service, SessionKey, ToolBounds, ToolCall};
+use crate::{DEFAULT_PERSON, Engine, tools};
+
+/// Conversations of one agent that are remembered; the others are found again by what was said in them.
+const CONVERSATIONS_MAX: usize = 64;
+/// What ingest told of that no list has shown yet.
+const HEARD_MAX: usize = 64;
+/// Messages of a list by which its session is looked for in the store, from its end and from its beginning.
+const LOOKED_UP_MAX: usize = 8;
+/// How long a turn may take in which a tool is called: an hour, in milliseconds.
+const TURN_MS: i64 = 60 * 60 * 1000;
+
+/// What the host counts beside a list and does not tell us of, its tools above all: at first so much of the window, in
+/// per cent, and at most so many tokens.
+const RESERVE_PERCENT: u64 = 12;
+const RESERVE_TOKENS_MAX: u64 = 8000;
+/// A reserve that was learned takes no more than this of the window, in per cent.
+const LEARNED_PERCENT_MAX: u64 = 45;
+/// From where on the host folds in the middle of a turn, in per cent of the window.
+const PRESSED_PERCENT: u64 = 80;
+
+/// One result may cost this part of a window, in per cent, before it is shown in part.
+const RESULT_PERCENT: u64 = 20;
+/// A result of more bytes is put into a file by the host, with a tool of its own to read it.
+const RESULT_BYTES_MAX: usize = 16_384;
+
+/// What the host keeps of a list that it wants shorter: of the window in per cent, and messages in front of the newest
+/// request. It asks for less again when there are more than 30.
+const KEPT_PERCENT: u64 = 35;
+const KEPT_MESSAGES_MAX: usize = 16;
+/// Characters of a summary that the host shows.
+const SUMMARY_CHARS_MAX: usize = 1900;
+
+/// An agent.
+#[derive(Default)]
+pub(super) struct Agent {
+    conversations: HashMap<String, Conversation>,
+    /// What persons said, newest last: the text, who, when.
+    heard: VecDeque<(String, Option<String>, i64)>,
+    raws: Raws,
+    /// Tokens of the window that was told last.
+    window_tokens: u64,
+    /// What the host is known to count beside our lists: thousandths of a token.
+    learned_millis: u64,
+    /// What the last window cost by the host's estimate, with its system prompt.
+    shown_millis: u64,
+    /// Calls that stood in the last list, and in which conversation.
+    pub(super) shown_calls: Vec<(String, String)>,
+}
+
+/// A list, sorted.
+struct Sorted {
+    /// What the host says in front of the conversation.
+    context: Vec<Said>,
+    /// What was said before the newest request; what is ours among it.
+    past: Vec<Said>,
+    /// The newest request and all behind it, and what the host put in front of it.
+    live: Vec<Said>,
+}
+
+impl Sorted {
+    fn of(list: Vec<Said>) -> Self {
+        // A list in which nobody asks for anything tells nothing of what is a secret.
+        let newest = list.iter().rposition(Said::is_request).unwrap_or(0);
+        // What the host tells beside the newest request stands in front of that.
+        let live_from = list[..newest].iter().rposition(|said| said.made.is_none()).map_or(0, |at| at + 1);
+        let has_past = list[..newest].iter().any(|said| said.made.is_none());
+        let (mut context, mut past, mut live) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, said) in list.into_iter().enumerate() {
+            match said.made {
+                Some(Made::Told | Made::Note) => {}
+                Some(Made::Host) if at < newest => match has_past && at >= live_from {
+                    true => live.push(said),
+                    false if past.is_empty() => context.push(said),
+                    // Of an earlier turn.
+                    false => {}
+                },
+                _ if at >= newest => live.push(said),
+                _ => past.push(said),
+            }
+        }
+        Self { context, past, live }
+    }
+}
+
+impl Agent {
+    /// A person said something; the host tells who before it shows the list.
+    pub(super) fn heard(&mut self, message: String, peer: Option<String>, now_ms: i64) {
+        self.heard.push_back((message, peer, now_ms));
+        while self.heard.len() > HEARD_MAX {
+            self.heard.pop_front();
+        }
+    }
+
+    /// A tool gave something back.
+    pub(super) fn gave_back(&mut self, call: &str, content: &str, now_ms: i64) {
+        if !call.is_empty() && !content.is_empty() {
+            self.raws.put(call, content, now_ms);
+        }
+    }
+
+    /// How large an answer of ours may be.
+    fn bounds(&self) -> ToolBounds {
+        let usual = ToolBounds::default();
+        // A small window is not filled by one answer.
+        let share = (self.window_tokens * RESULT_PERCENT / 100).max(500);
+        ToolBounds { tokens_max: usual.tokens_max.min(share), ..usual }
+    }
+
+    /// What is shown of a result that takes more than its share of the window; `None` for all of it.
+    pub(super) fn share_of(&self, tool: &str, content: &str) -> Option<String> {
+        // Our own answers are pages that keep their bounds.
+        if tool.starts_with("mcp_lcm_") {
+            return None;
+        }
+        let share = self.window_tokens.saturating_mul(RESULT_PERCENT * 10);
+        let millis = text_millis(content.as_bytes());
+        if self.window_tokens == 0 || content.len() > RESULT_BYTES_MAX || millis <= share {
+            return None;
+        }
+        let chars = content.chars().count();
+        let shown = u128::from(share) * 4 / 5 * u128::try_from(chars).ok()? / u128::from(millis);
+        fit::part(content, usize::try_from(shown).ok()?)
+    }
+
+    // ---- the hooks
+
+    /// A request to the model: what the session shows, and the newest request behind it.
+    pub(super) fn assemble(
+        &mut self,
+        work: Work<'_>,
+        agent: &str,
+        system_prompt: &str,
+        window: Window,
+        tools: Option<&Json>,
+        is_asked: bool,
+    ) -> Result<HookAnswer, EngineError> {
+        let notes = unreadable(&window);
+        let tokens = window.tokens;
+        let beside = match tools {
+            Some(tools) => text_millis(&tools.to_text()),
+            None => self.reserve_millis(tokens),
+        };
+        let room = room(&window, system_prompt, beside);
+        self.window_tokens = if tokens == 0 { super::WINDOW_TOKENS } else { tokens };
+        let Sorted { context, past, live } = Sorted::of(window.messages);
+        let name = self.conversation_of(work, agent, &past, &live)?;
+        let Self { conversations, raws, .. } = self;
+        let conversation = conversations.get_mut(&name).expect("a conversation was found or begun just now");
+        conversation.used_ms = work.now_ms;
+        conversation.in_turn_ms = Some(work.now_ms);
+        conversation.take_past(work, raws, &past)?;
+        let turn = conversation.follow(&live, work.now_ms);
+        let newest = turn.window(&live);
+        let keys = turn.steps.iter().filter_map(|step| step.now.key).collect();
+        let calls = turn.steps.iter().flat_map(|step| step.now.results.iter().cloned()).collect::<Vec<_>>();
+        self.shown_calls.extend(calls.into_iter().map(|call| (call, name.clone())));
+        let passes = Turn::shows_what_passes(&live);
+        if !is_asked {
+            let waits = Some(Waiting { agent: String::new(), keys, calls: Vec::new() });
+            return Ok(HookAnswer { waits, ..HookAnswer::default() });
+        }
+        let beside: u64 = context.iter().chain(&newest).map(|said| said.millis).sum();
+        let beside_bytes: usize = context.iter().chain(&newest).map(|said| said.text.len() + 1).sum();
+        let (shown, is_cut) = show(conversation, work, &context, &past, &newest, room, (beside, beside_bytes))?;
+        self.shown_millis = text_millis(system_prompt.as_bytes()) + shown.millis;
+        // What was left out of this answer is not in the host's next list, nor in the one that says that the turn is over.
+        let waits = (passes || is_cut).then(|| Waiting { agent: String::new(), keys, calls: Vec::new() });
+        let text = answer_list("assemble_result", shown.messages.iter().map(Vec::as_slice), &[]);
+        Ok(HookAnswer { text, notes, waits, settled: None })
+    }
+
+    /// The host wants a shorter list for good. What it lets go is here; what it keeps is the newest, and pinned.
+    pub(super) fn compact(
+        &mut self,
+        work: Work<'_>,
+        agent: &str,
+        window: Window,
+        pressure: Pressure,
+    ) -> Result<HookAnswer, EngineError> {
+        let notes = unreadable(&window);
+        let tokens = if window.tokens == 0 { super::WINDOW_TOKENS } else { window.tokens };
+        let is_in_turn =
+            window.messages.iter().rfind(|said| said.made.is_none()).is_some_and(|said| said.role == Role::User);
+        if is_in_turn && self.shown_millis > 0 {
+            // It folds for what it counts; what we do not see of that is beside the list.
+            let counted = tokens.saturating_mul(PRESSED_PERCENT * 10);
+            let most = tokens.saturating_mul(LEARNED_PERCENT_MAX * 10);
+            self.learned_millis = self.learned_millis.max(counted.saturating_sub(self.shown_millis)).min(most);
+        }
+        let list: Vec<Said> = fit::sound(window.messages.into_iter().filter(|said| said.made.is_none()).collect());
+        let Sorted { past, live, .. } = Sorted::of(list);
+        let name = self.conversation_of(work, agent, &past, &live)?;
+        let Self { conversations, raws, .. } = self;
+        let conversation = conversations.get_mut(&name).expect("a conversation was found or begun just now");
+        conversation.used_ms = work.now_ms;
+        conversation.take_past(work, raws, &past)?;
+        conversation.follow(&live, work.now_ms);
+        // Harder where the host is pressed harder.
+        let share = KEPT_PERCENT.saturating_sub(u64::from(pressure.degree) * 8).max(8);
+        let (gone, kept) = split(past, &live, tokens.saturating_mul(share * 10));
+        let summary = match is_in_turn || gone.is_empty() {
+            // The host would show it in front of the newest request and run the two together; and in the middle of a turn
+            // what we show says what was folded.
+            true => String::new(),
+            false => summary_of(conversation, work, &gone)?,
+        };
+        let summary: Json = summary.as_str().into();
+        let messages: Vec<Vec<u8>> = kept.iter().chain(&live).map(|said| sendable(&said.text)).collect();
+        let text = answer_list("compact_result", messages.iter().map(Vec::as_slice), &[("summary", &summary)]);
+        Ok(HookAnswer { text, notes, ..HookAnswer::default() })
+    }
+
+    /// A turn is over and no secret.
+    pub(super) fn after_turn(
+        &mut self,
+        work: Work<'_>,
+        agent: &str,
+        window: Window,
+    ) -> Result<HookAnswer, EngineError> {
+        let notes = unreadable(&window);
+        let reserve = self.reserve_millis(window.tokens);
+        let Sorted { past, live, .. } = Sorted::of(window.messages);
+        let name = self.conversation_of(work, agent, &past, &live)?;
+        let Self { conversations, raws, .. } = self;
+        let conversation = conversations.get_mut(&name).expect("a conversation was found or begun just now");
+        conversation.used_ms = work.now_ms;
+        let turned = conversation.take_turn(work, raws, &past, &live)?;
+        let full = self.window_tokens.saturating_mul(super::FULL_PERCENT * 10).saturating_sub(reserve);
+        let settled = match turned {
+            Some(turned) if turned.new > 0 && full > 0 => {
+                let messages = conversation.view(work)?.map(|view| (view.messages.clone(), view.millis()));
+                messages.map(|(messages, millis)| {
+                    let stored = work.engine.weigh(&messages).unwrap_or(turned.tokens);
+                    let threshold = u128::from(stored) * u128::from(full) / u128::from(millis.max(1));
+                    (conversation.request(work, messages), u64::try_from(threshold).unwrap_or(u64::MAX))
+                })
+            }
+            _ => None,
+        };
+        Ok(HookAnswer { text: answer("ok", &[]), notes, waits: None, settled })
+    }
+
+    // ---- which conversation
+
+    /// The name of the conversation that a list is of; begun where it is of none.
+    fn conversation_of(
+        &mut self,
+        work: Work<'_>,
+        agent: &str,
+        past: &[Said],
+        live: &[Said],
+    ) -> Result<String, EngineError> {
+        let said = || past.iter().chain(live).filter(|said| said.made.is_none() && !said.is_marked);
+        let keys: Vec<NodeId> = said().filter_map(|said| said.key).collect();
+        for key in keys.iter().rev() {
+            let having = self.conversations.iter().filter(|(_, conversation)| conversation.has(key));
+            if let Some((name, _)) = having.max_by_key(|(_, conversation)| conversation.used_ms) {
+                return Ok(name.clone());
+            }
+        }
+        let keyed: Vec<&Said> = said().filter(|said| said.key.is_some()).collect();
+        let from_end = keyed.iter().rev().take(LOOKED_UP_MAX);
+        for said in from_end.chain(keyed.iter().take(LOOKED_UP_MAX)) {
+            if let Some(session) = work.engine.session_that_said(agent, SOURCE, &said.text)? {
+                let key = SessionKey { owner: session.owner, name: session.name };
+                return Ok(self.begin(key, work.now_ms));
+            }
+        }
+        let first = said().next();
+        let moment = first.and_then(|said| said.json.get("timestamp")).and_then(Json::as_str);
+        let name = match (moment, first) {
+            (Some(moment), _) => moment.chars().take(64).collect(),
+            (None, Some(first)) => format!("said {}", &blake3::hash(&first.text).to_hex()[..16]),
+            (None, None) => "nothing said".to_owned(),
+        };
+        let owner = Owner { agent: named(agent), person: self.person_of(live) };
+        Ok(self.begin(SessionKey { owner, name }, work.now_ms))
+    }
+
+    /// Who speaks in a list that nobody knows, as ingest told.
+    fn person_of(&self, live: &[Said]) -> String {
+        let request = live.iter().rfind(|said| said.is_request()).and_then(Said::plain_text).unwrap_or_default();
+        // The host puts the name of who speaks in front.
+        let heard =
+            self.heard.iter().rev().find(|(message, _, _)| !message.is_empty() && request.ends_with(message.as_str()));
+        heard.and_then(|(_, peer, _)| peer.clone()).unwrap_or_else(|| DEFAULT_PERSON.to_owned())
+    }
+
+    fn begin(&mut self, key: SessionKey, now_ms: i64) -> String {
+        while self.conversations.len() >= CONVERSATIONS_MAX {
+            // One in which something waits is forgotten last.
+            let oldest = self
+                .conversations
+                .iter()
+                .min_by_key(|(_, conversation)| (!conversation.turns.is_empty(), conversation.used_ms));
+            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else { break };
+            self.conversations.remove(&oldest);
+        }
+        let name = format!("{}/{}", key.owner.person, key.name);
+        self.conversations.entry(name.clone()).or_insert_with(|| Conversation::new(key, now_ms));
+        name
+    }
+
+    // ---- whose tool
+
+    /// Who reads in a conversation, while a turn of it goes on.
+    pub(super) fn reader(&self, engine: &Engine, name: &str, reads_across: bool) -> Option<Reader> {
+        let conversation = self.conversations.get(name)?;
+        conversation.in_turn_ms?;
+        let session = engine.session_named(&conversation.key).ok()?;
+        Some(Reader {
+            owner: conversation.key.owner.clone(),
+            session: session.map(|session| session.id),
+            given: Vec::new(),
+            is_confined: !reads_across,
+            sees_all: false,
+        })
+    }
+
+    /// The conversation in which a tool can have been called: the only one of that person in which a turn goes on.
+    pub(super) fn only_one_in_turn(&self, peer: Option<&str>, now_ms: i64) -> Option<String> {
+        let is_it = |conversation: &Conversation| {
+            let is_in_turn = conversation.in_turn_ms.is_some_and(|since| now_ms.saturating_sub(since) <= TURN_MS);
+            is_in_turn && peer.is_none_or(|peer| conversation.key.owner.person == peer)
+        };
+        let mut found = self.conversations.iter().filter(|(_, conversation)| is_it(conversation)).map(|(name, _)| name);
+        let only = found.next()?.clone();
+        found.next().is_none().then_some(only)
+    }
+
+    // ---- what waits
+
+    pub(super) fn still_waits(&self, keys: &[NodeId], calls: &[String]) -> bool {
+        let waits = |key: &NodeId| {
+            self.conversations.values().any(|conversation| {
+                conversation.turns.iter().any(|turn| turn.steps.iter().any(|step| step.now.key == Some(*key)))
+            })
+        };
+        keys.iter().any(waits) || calls.iter().any(|call| self.raws.has(call))
+    }
+
+    pub(super) fn forget_before(&mut self, moment_ms: i64) {
+        self.heard.retain(|(_, _, at)| *at >= moment_ms);
+        self.raws.forget_before(moment_ms);
+        #[expect(clippy::iter_over_hash_type, reason = "each is looked at by itself")]
+        for conversation in self.conversations.values_mut() {
+            conversation.turns.retain(|turn| turn.seen_ms >= moment_ms);
+        }
+    }
+
+    /// What the host counts beside a list, as far as is known: thousandths of a token.
+    fn reserve_millis(&self, window_tokens: u64) -> u64 {
+        let tokens = if window_tokens == 0 { self.window_tokens } else { window_tokens };
+        let usual = (tokens * RESERVE_PERCENT / 100).min(RESERVE_TOKENS_MAX).saturating_mul(1000);
+        usual.max(self.learned_millis)
+    }
+}
+
+impl Hooks {
+    /// Answers a tool whose caller only a token names.
+    #[expect(clippy::too_many_arguments, reason = "what the hook was told of one call")]
+    pub(super) fn tool(
+        &self,
+        work: Work<'_>,
+        name: &str,
+        agent: &mut Agent,
+        caller: &super::Caller,
+        (tool, call, input): (&str, &str, &Json),
+        reads_across: bool,
+    ) -> String {
+        lock(&self.callers).asked(caller, name, call);
+        let Some(conversation) = agent.only_one_in_turn(caller.peer.as_deref(), work.now_ms) else {
+            return r#"{"error":"several conversations of this agent go on at once, and lcm does not know yet which one asks: call the tool again"}"#.to_owned();
+        };
+        lock(&self.callers).join(caller, name, &conversation);
+        let Some(reader) = agent.reader(work.engine, &conversation, reads_across) else {
+            return r#"{"error":"nothing was kept of this conversation yet"}"#.to_owned();
+        };
+        work.engine
+            .call_tool(&ToolCall {
+                name: our_name(tool),
+                arguments: &input.to_text(),
+                reader,
+                bounds: agent.bounds(),
+                model: None,
+                by: work.by.to_owned(),
+                now_ms: work.now_ms,
+            })
+            .text
+    }
+}
+
+/// A tool by our name, whatever the host puts in front of it.
+fn our_name(tool: &str) -> &str {
+    let ours = tools::names().filter(|name| tool.ends_with(name.strip_prefix("lcm").unwrap_or(name)));
+    ours.max_by_key(|name| name.len()).unwrap_or(tool)
+}
+
+/// A window as the host gets it.
+struct Shown {
+    messages: Vec<Vec<u8>>,
+    millis: u64,
+}
+
+/// What is shown of a conversation, and whether something of the newest request was left out.
+fn show(
+    conversation: &mut Conversation,
+    work: Work<'_>,
+    context: &[Said],
+    past: &[Said],
+    newest: &[Said],
+    room: Room,
+    (beside, beside_bytes): (u64, usize),
+) -> Result<(Shown, bool), EngineError> {
+    let (millis_max, bytes_max) = (room.millis.saturating_sub(beside), room.bytes.saturating_sub(beside_bytes));
+    let is_there = conversation.view(work)?.is_some();
+    let mut fits = is_there && millis_max > 0 && conversation.fold(work, millis_max, bytes_max)?;
+    if is_there && fits {
+        let said: Vec<Said> = newest.iter().filter(|said| said.made.is_none()).cloned().collect();
+        let view = conversation.view(work)?.expect("it was there just now");
+        let (view_millis, view_len) = (view.millis(), view.messages.len());
+        let stored = work.engine.weigh(&view.messages)?;
+        let tokens_max = stored.saturating_mul(millis_max / 1000) / (view_millis / 1000).max(1);
+        let live_stored = stored.saturating_mul(beside / 1000) / (view_millis / 1000).max(1);
+        let selected = conversation.select(work, &said, tokens_max.saturating_add(live_stored))?;
+        let view = conversation.view(work)?.expect("it was there just now");
+        let messages = match selected {
+            None => shown(view).into_iter().chain(newest.iter().map(|said| sendable(&said.text))).collect::<Vec<_>>(),
+            Some(selected) => {
+                let mut messages = Vec::with_capacity(selected.len() + newest.len());
+                let mut rest = newest.iter();
+                let mut next = 0;
+                for message in selected {
+                    match message {
+                        OutMessage::Made(text) => messages.push(for_host(&text)),
+                        OutMessage::Given(at) if at < view_len => messages.push(for_host(&view.messages[at])),
+                        OutMessage::Given(at) => {
+                            // With what the host put in front of it.
+                            for said in rest.by_ref() {
+                                messages.push(sendable(&said.text));
+                                next += usize::from(said.made.is_none());
+                                if next > at - view_len {
+                                    break;
+                                }
+                            }
+                        }
+                    }
+                }
+                messages.extend(rest.map(|said| sendable(&said.text)));
+                messages
+            }
+        };
+        let messages: Vec<Vec<u8>> = context.iter().map(|said| sendable(&said.text)).chain(messages).collect();
+        let messages = between_assistants(messages);
+        let millis =
+            messages.iter().filter_map(|text| Said::read(Json::parse(text).ok()?)).map(|said| said.millis).sum();
+        let bytes: usize = messages.iter().map(|text| text.len() + 1).sum();
+        fits = millis <= room.millis && bytes <= room.bytes && is_sound(&messages);
+        if fits {
+            return Ok((Shown { messages, millis }, false));
+        }
+    }
+    // The newest request alone takes more than there is, or nothing could be folded: what fits of all that is shown.
+    let all: Vec<Said> = match conversation.view(work)? {
+        Some(view) => {
+            let view = view.messages.iter().filter_map(|text| Said::read(Json::parse(&for_host(text)).ok()?));
+            context.iter().cloned().chain(view).chain(newest.iter().cloned()).collect()
+        }
+        None => context.iter().chain(past).chain(newest).cloned().collect(),
+    };
+    let steps = newest.len();
+    let shown = fit::fit(all, room, words_of);
+    let is_cut = shown.iter().rev().zip(newest.iter().rev()).take(steps).any(|(shown, said)| shown.text != said.text)
+        || shown.len() < steps;
+    let millis = shown.iter().map(|said| said.millis).sum();
+    let messages = shown.iter().map(|said| sendable(&said.text)).collect();
+    Ok((Shown { messages: between_assistants(messages), millis }, is_cut))
+}
+
+/// A list with a line between two messages of the assistant: where the host spoke between them, that is not kept.
+fn between_assistants(messages: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut list: Vec<Vec<u8>> = Vec::with_capacity(messages.len());
+    let mut was_assistant = false;
+    for text in messages {
+        let is_assistant = text.starts_with(br#"{"role":"assistant""#);
+        if was_assistant && is_assistant {
+            list.push(Said::ours("user", BETWEEN).text.to_vec());
+        }
+        was_assistant = is_assistant;
+        list.push(text);
+    }
+    list
+}
+
+/// Whether the host takes a list: every call is answered in the next message.
+fn is_sound(messages: &[Vec<u8>]) -> bool {
+    let said: Vec<Said> = messages.iter().filter_map(|text| Said::read(Json::parse(text).ok()?)).collect();
+    let begins_well = said.first().is_none_or(|said| said.role == Role::User);
+    let count = said.len();
+    begins_well && count == messages.len() && {
+        let texts: Vec<_> = said.iter().map(|said| said.text.clone()).collect();
+        let sound = fit::sound(said);
+        sound.len() == count && sound.iter().zip(&texts).all(|(sound, text)| sound.text == *text)
+    }
+}
+
+/// Which of the past the host is to keep: the newest that cost so much at most, from a request on, and what is pinned.
+fn split(past: Vec<Said>, live: &[Said], millis_max: u64) -> (Vec<Said>, Vec<Said>) {
+    let mut left = millis_max.saturating_sub(live.iter().map(|said| said.millis).sum());
+    let mut from = past.len();
+    for at in (0..past.len()).rev() {
+        let said = &past[at];
+        if said.millis > left || past.len() - at > KEPT_MESSAGES_MAX {
+            break;
+        }
+        left -= said.millis;
+        if said.is_request() {
+            from = at;
+        }
+    }
+    let mut past = past;
+    let mut kept = past.split_off(from);
+    if kept.is_empty() {
+        // Without something that is known nobody could tell what the list goes on from: the last request and its answer.
+        let reply =
+            past.iter().rposition(|said| said.role == Role::Assistant && said.calls.is_empty() && !said.is_marked);
+        let request = reply.and_then(|reply| past[..reply].iter().rposition(Said::is_request));
+        if let (Some(request), Some(reply)) = (request, reply) {
+            kept = vec![past[request].clone(), past[reply].clone()];
+        }
+    }
+    let mut pinned = Vec::new();
+    let mut gone = Vec::new();
+    for said in past {
+        // What we showed is no message of the host's.
+        match (said.is_pinned && said.calls.is_empty() && said.results.is_empty(), said.is_marked) {
+            (true, _) => pinned.push(said),
+            (_, true) => {}
+            _ => gone.push(said),
+        }
+    }
+    let kept = pinned.into_iter().chain(kept.into_iter().filter(|said| !said.is_marked)).collect();
+    (gone, kept)
+}
+
+/// What the host is told of what it lets go: what the session shows of it, else what is worth telling of it.
+fn summary_of(conversation: &mut Conversation, work: Work<'_>, gone: &[Said]) -> Result<String, EngineError> {
+    let view = conversation.view(work)?;
+    let folds: Vec<String> = view
+        .into_iter()
+        .flat_map(|view| view.messages.iter().take_while(|text| text.windows(5).any(|part| part == b"[lcm:")))
+        .filter_map(|text| Said::read(Json::parse(text).ok()?)?.plain_text())
+        .flat_map(|text| text.lines().filter_map(|line| line.strip_prefix("> ").map(str::to_owned)).collect::<Vec<_>>())
+        .collect();
+    let head = format!("{SUMMARY_MARK} Earlier messages; mcp_lcm_grep finds them, mcp_lcm_expand shows them whole.\n");
+    let words = words_of(gone, 450_000);
+    let room = SUMMARY_CHARS_MAX - head.chars().count();
+    let newest: String = words.chars().take(if folds.is_empty() { room } else { room / 2 }).collect();
+    let older: String = folds.join("\n").chars().take(room - newest.chars().count()).collect();
+    let text = [older, newest].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
+    Ok(format!("{head}{text}"))
+}
+
+/// What messages say, in so many thousandths of a token at most; without a model.
+fn words_of(gone: &[Said], millis: u64) -> String {
+    let sources: Vec<Source> = gone
+        .iter()
+        .filter(|said| said.made.is_none() && !said.is_marked)
+        .filter_map(|said| {
+            let encoded = lcm_core::Message::from_json(said.json.clone()).ok()?.encode().ok()?;
+            let told = crate::hosts::with_tree(&encoded, Told::of).ok()?;
+            Some(Source { role: said.role, told })
+        })
+        .collect();
+    if sources.is_empty() {
+        return String::new();
+    }
+    let counter: &dyn TokenCounter = &Estimate;
+    extract(&sources, millis / 1500, counter).text
+}
+
+fn unreadable(window: &Window) -> Vec<String> {
+    match window.unreadable {
+        0 => Vec::new(),
+        count => vec![format!("{count} elements of the list are no messages of this host and were passed over")],
+    }
+}
+
+/// A name that is not empty: without one nobody could be told apart.
+fn named(agent: &str) -> String {
+    if agent.is_empty() { "unnamed".to_owned() } else { agent.to_owned() }
+}

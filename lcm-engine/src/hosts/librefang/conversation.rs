@@ -1,0 +1,400 @@
+//! One conversation of an agent: which session it is, what of it was taken in, and what it shows.
+//!
+//! The host names no session. Its messages have keys, and a session is the one in which a message with that key was said;
+//! where there is none it begins under the moment of its first message.
+
+use std::collections::HashMap;
+
+use lcm_core::op::Change;
+use lcm_core::{Json, NodeId, OpId, SessionId};
+use lcm_store::{Order, Pinned, Scope};
+
+use super::message::{Said, for_host};
+use super::raw::Raws;
+use super::turn::{Step, Turn};
+use crate::Engine;
+use crate::compress::CompressOptions;
+use crate::error::EngineError;
+use crate::hosts::librefang::SOURCE;
+use crate::service::{
+    AssembleRequest, CompressRequest, InMessage, OutMessage, PinRequest, RecallOptions, SelectRequest, Service,
+    SessionKey, TurnRequest, Turned,
+};
+
+/// Messages whose form is remembered, so that a list is taken in only where something of it is new.
+const FORMS_MAX: usize = 1 << 16;
+/// Turns that wait to become history; a person has one at a time, and those that failed or were private pass.
+const TURNS_MAX: usize = 16;
+/// How often a view is folded harder until it fits.
+const ROUNDS_MAX: usize = 4;
+
+/// What the work on a conversation needs.
+#[derive(Clone, Copy)]
+pub(super) struct Work<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) folding: &'a CompressOptions,
+    pub(super) recall: RecallOptions,
+    pub(super) by: &'a str,
+    pub(super) now_ms: i64,
+}
+
+/// A conversation.
+pub(super) struct Conversation {
+    pub(super) key: SessionKey,
+    /// The text by which each message of it was seen last, by its key.
+    forms: HashMap<NodeId, InMessage>,
+    /// What it shows; `None` where that is not known.
+    view: Option<View>,
+    /// Turns that are not history yet, the newest last.
+    pub(super) turns: Vec<Turn>,
+    /// Whether a turn was begun, and when it was shown last; a tool may be called in it.
+    pub(super) in_turn_ms: Option<i64>,
+    /// When it was used last.
+    pub(super) used_ms: i64,
+}
+
+/// What a session shows: folds and messages, as a model gets them.
+pub(super) struct View {
+    session: SessionId,
+    /// The newest op of the session that is in it.
+    op: OpId,
+    pub(super) messages: Vec<InMessage>,
+    /// What each costs by the host's estimate: thousandths of a token.
+    millis: Vec<u64>,
+    pub(super) has_folds: bool,
+}
+
+impl View {
+    /// A view of these messages, whose forms are known from now on.
+    fn of(session: SessionId, op: OpId, messages: Vec<InMessage>, forms: &mut HashMap<NodeId, InMessage>) -> Self {
+        let mut view = Self { session, op, messages: Vec::new(), millis: Vec::new(), has_folds: false };
+        for text in messages {
+            let said = Json::parse(&text).ok().and_then(Said::read);
+            if let Some(key) = said.as_ref().and_then(|said| said.key) {
+                forms.entry(key).or_insert_with(|| text.clone());
+            }
+            let (millis, is_marked) = said.map_or((0, false), |said| (said.millis, said.is_marked));
+            view.push(text, millis, is_marked);
+        }
+        view
+    }
+
+    pub(super) fn millis(&self) -> u64 {
+        self.millis.iter().sum()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.messages.iter().map(|text| text.len() + 1).sum()
+    }
+
+    fn push(&mut self, text: InMessage, millis: u64, is_marked: bool) {
+        self.has_folds |= is_marked;
+        self.messages.push(text);
+        self.millis.push(millis);
+    }
+}
+
+impl Conversation {
+    pub(super) fn new(key: SessionKey, now_ms: i64) -> Self {
+        Self { key, forms: HashMap::new(), view: None, turns: Vec::new(), in_turn_ms: None, used_ms: now_ms }
+    }
+
+    /// Whether a message with this key is known to be part of it.
+    pub(super) fn has(&self, key: &NodeId) -> bool {
+        self.forms.contains_key(key)
+            || self.turns.iter().any(|turn| turn.steps.iter().any(|step| step.now.key == Some(*key)))
+    }
+
+    /// The turn of the newest request, with what the host shows of it.
+    pub(super) fn follow(&mut self, live: &[Said], now_ms: i64) -> &Turn {
+        let request = live.iter().find(|said| said.is_request()).and_then(|said| said.key);
+        let known = self.turns.iter().position(|turn| turn.request == request && request.is_some());
+        let mut turn = known.map_or_else(|| Turn::new(request), |at| self.turns.remove(at));
+        turn.follow(live, now_ms);
+        self.turns.push(turn);
+        if self.turns.len() > TURNS_MAX {
+            self.turns.remove(0);
+        }
+        self.turns.last().expect("a turn was put there just now")
+    }
+
+    /// Takes in what stands in front of the newest request: the host keeps it, so it is no secret. Of turns that were not
+    /// history yet it takes what was seen first.
+    pub(super) fn take_past(
+        &mut self,
+        work: Work<'_>,
+        raws: &mut Raws,
+        past: &[Said],
+    ) -> Result<Option<Turned>, EngineError> {
+        let is_known = |said: &Said| match said.key {
+            Some(key) => self.forms.get(&key) == Some(&said.text),
+            // What has no key is told by its neighbours.
+            None => said.is_marked,
+        };
+        if past.iter().all(is_known) {
+            return Ok(None);
+        }
+        self.take_in(work, raws, past)
+    }
+
+    /// Takes in what stands in front of the newest request, and that with all steps behind it: the turn is over, and was no
+    /// secret.
+    pub(super) fn take_turn(
+        &mut self,
+        work: Work<'_>,
+        raws: &mut Raws,
+        past: &[Said],
+        live: &[Said],
+    ) -> Result<Option<Turned>, EngineError> {
+        let steps = self.follow(live, work.now_ms).steps.clone();
+        let list: Vec<Said> = past.iter().cloned().chain(steps.into_iter().map(|step| step.now)).collect();
+        let turned = self.take_in(work, raws, &list)?;
+        self.in_turn_ms = None;
+        Ok(turned)
+    }
+
+    /// Takes a list in, each message first as it was seen first.
+    fn take_in(&mut self, work: Work<'_>, raws: &mut Raws, list: &[Said]) -> Result<Option<Turned>, EngineError> {
+        // A list that shows something of ours is made of our own answer: what stood there is what the session shows.
+        let is_from_us = list.iter().any(|said| said.is_marked);
+        if is_from_us || self.view.is_some() {
+            // Read anew where others changed it, so that theirs is not taken for ours.
+            self.view(work)?;
+        }
+        let mut list: Vec<Said> = list.iter().filter(|said| said.made.is_none() && !said.is_marked).cloned().collect();
+        let mut before = Vec::new();
+        let is_seen = |said: &Said| said.key.is_some_and(|key| self.forms.contains_key(&key));
+        if is_from_us || !list.iter().any(is_seen) {
+            let texts: Vec<InMessage> = list.iter().map(|said| said.text.clone()).collect();
+            let known = work.engine.known_in(&self.key, SOURCE, &texts)?;
+            // And one of which nothing is known goes on where the session ends: the host cut all that stood before it.
+            if is_from_us || known.iter().all(|known| !known) {
+                // It may be taken in long after it was shown, and be folded since.
+                let mut known = known.into_iter();
+                list.retain(|_| !known.next().unwrap_or(false));
+                before = self.view(work)?.map(|view| view.messages.clone()).unwrap_or_default();
+            }
+        }
+        if list.is_empty() {
+            return Ok(None);
+        }
+        let mut firsts: HashMap<NodeId, Said> = HashMap::new();
+        for Step { first, now } in self.turns.iter().flat_map(|turn| &turn.steps) {
+            if let Some(key) = now.key {
+                firsts.insert(key, first.clone());
+            }
+        }
+        let mut differs = false;
+        let first_list: Vec<Said> = list
+            .iter()
+            .map(|said| {
+                let is_new = said.key.is_some_and(|key| !self.forms.contains_key(&key));
+                if !is_new {
+                    return said.clone();
+                }
+                let first = said.key.and_then(|key| firsts.remove(&key)).unwrap_or_else(|| said.clone());
+                let first = raws.whole(&first).unwrap_or(first);
+                differs |= first.text != said.text;
+                first
+            })
+            .collect();
+        let mut done = Vec::with_capacity(2);
+        if differs {
+            done.push(self.turn(work, &before, &first_list)?);
+        }
+        let turned = self.turn(work, &before, &list)?;
+        done.push(turned.clone());
+        let new = usize::try_from(done.iter().map(|turned| turned.new).sum::<u64>()).unwrap_or(usize::MAX);
+        let ops: u64 = done.iter().map(|turned| u64::from(turned.new > 0) + turned.revised).sum();
+        match &mut self.view {
+            // What the host rewrites stays as it was shown, until a fold changes the view anyway: so that the head of a
+            // window stays the same.
+            Some(view) if done.iter().all(is_plain) && turned.op.is_none_or(|op| op.0 == view.op.0 + ops) => {
+                for said in &list[list.len() - new.min(list.len())..] {
+                    view.push(said.text.clone(), said.millis, said.is_marked);
+                }
+                view.op = turned.op.unwrap_or(view.op);
+            }
+            _ => self.view = None,
+        }
+        self.pin(work, &turned, &list)?;
+        if self.forms.len() + list.len() > FORMS_MAX {
+            // Forgetting costs one alignment.
+            self.forms.clear();
+        }
+        for said in &list {
+            raws.is_kept(said);
+            if let Some(key) = said.key {
+                self.forms.insert(key, said.text.clone());
+            }
+        }
+        let forms = &self.forms;
+        self.turns.retain(|turn| !turn.request.is_some_and(|request| forms.contains_key(&request)));
+        Ok(Some(turned))
+    }
+
+    fn turn(&mut self, work: Work<'_>, before: &[InMessage], list: &[Said]) -> Result<Turned, EngineError> {
+        let messages = before.iter().cloned().chain(list.iter().map(|said| said.text.clone())).collect();
+        let turned = work.engine.turn(&self.request(work, messages))?;
+        if turned.key != self.key {
+            self.key = turned.key.clone();
+            self.view = None;
+        }
+        if let Some((_, last)) = turned.numbers {
+            work.engine.follow(last);
+        }
+        Ok(turned)
+    }
+
+    pub(super) fn request(&self, work: Work<'_>, messages: Vec<InMessage>) -> TurnRequest {
+        TurnRequest {
+            key: self.key.clone(),
+            source: SOURCE.to_owned(),
+            dialect: None,
+            messages,
+            by: work.by.to_owned(),
+            now_ms: work.now_ms,
+        }
+    }
+
+    /// Never folds what the host says must stay.
+    fn pin(&self, work: Work<'_>, turned: &Turned, list: &[Said]) -> Result<(), EngineError> {
+        let Some(session) = turned.session.filter(|_| list.iter().any(|said| said.is_pinned)) else { return Ok(()) };
+        for said in list.iter().filter(|said| said.is_pinned) {
+            if said.key.is_some_and(|key| self.forms.get(&key).is_some_and(|form| *form == said.text)) {
+                continue;
+            }
+            for number in work.engine.numbers_of(&self.key.owner, SOURCE, &said.text)? {
+                let request = PinRequest {
+                    scope: Scope::everything(),
+                    number,
+                    session: Some(session),
+                    pinned: Pinned::Yes,
+                    by: work.by.to_owned(),
+                    now_ms: work.now_ms,
+                };
+                match work.engine.pin(&request) {
+                    Ok(_) | Err(EngineError::NotOnTimeline { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the session shows now; `None` while nothing of it was taken in.
+    pub(super) fn view(&mut self, work: Work<'_>) -> Result<Option<&View>, EngineError> {
+        if let Some(view) = &mut self.view {
+            let snapshot = work.engine.store().snapshot()?;
+            let newest = snapshot.last_op()?;
+            // Somebody may have folded, unfolded or pinned meanwhile.
+            let is_changed = newest > view.op && {
+                let since = snapshot.ops_of(view.session, OpId(view.op.0 + 1)..=newest, Order::Oldest, usize::MAX)?;
+                since.iter().any(|op| !matches!(op.what, Change::Pin { .. }))
+            };
+            if is_changed {
+                self.view = None;
+            } else {
+                view.op = newest;
+            }
+        }
+        if self.view.is_none() {
+            let Some(session) = work.engine.session_named(&self.key)? else { return Ok(None) };
+            let request = AssembleRequest { scope: Scope::everything(), session: session.id, as_of: None };
+            let assembled = work.engine.assemble(&request)?;
+            let (session, op) = (session.id, assembled.as_of);
+            let messages = assembled.messages.into_iter().map(InMessage::from).collect();
+            self.view = Some(View::of(session, op, messages, &mut self.forms));
+        }
+        Ok(self.view.as_ref())
+    }
+
+    /// Folds the view until it costs no more than `millis_max`, and lets that be what the session shows. Whether it came
+    /// to that.
+    pub(super) fn fold(&mut self, work: Work<'_>, millis_max: u64, bytes_max: usize) -> Result<bool, EngineError> {
+        // Folded somewhat under what there is room for, so that the next turns find it as it is.
+        let mut share = 60;
+        for _ in 0..ROUNDS_MAX {
+            let Some(view) = self.view(work)? else { return Ok(false) };
+            let (millis, bytes) = (view.millis(), view.bytes());
+            if millis <= millis_max && bytes <= bytes_max {
+                return Ok(true);
+            }
+            let stored = work.engine.weigh(&view.messages)?;
+            let by_millis = part_of(stored, millis_max, millis);
+            let by_bytes = part_of(stored, number(bytes_max), number(bytes));
+            let threshold = (by_millis.min(by_bytes) / 100 * share).max(1);
+            let messages = view.messages.clone();
+            let options = CompressOptions { threshold_tokens: threshold, ..work.folding.clone() };
+            let request = CompressRequest::new(self.request(work, messages.clone()), options);
+            let done = work.engine.compress(&request)?;
+            let Some(shown) = &done.messages else {
+                tracing::debug!(reason = done.reason, "a window could not be folded");
+                return Ok(false);
+            };
+            // The host never shows what it was given: that the session shows it now is ours to say.
+            let list: Vec<InMessage> = shown
+                .iter()
+                .map(|message| match message {
+                    OutMessage::Given(at) => messages[*at].clone(),
+                    OutMessage::Made(text) => text.clone().into(),
+                })
+                .collect();
+            work.engine.turn(&self.request(work, list.clone()))?;
+            // What is shown in part is so for this view, which the store does not know of.
+            let op = work.engine.store().snapshot()?.last_op()?;
+            let session = self.view.as_ref().map(|view| view.session);
+            self.view = session.map(|session| View::of(session, op, list, &mut self.forms));
+            share = share * 3 / 4;
+        }
+        let Some(view) = self.view(work)? else { return Ok(false) };
+        Ok(view.millis() <= millis_max && view.bytes() <= bytes_max)
+    }
+
+    /// What is shown of a view and the newest request: with the originals that have to do with it, where some are
+    /// folded away. Each message as text; those of the newest request by their index.
+    pub(super) fn select(
+        &self,
+        work: Work<'_>,
+        live: &[Said],
+        tokens_max: u64,
+    ) -> Result<Option<Vec<OutMessage>>, EngineError> {
+        let Some(view) = self.view.as_ref().filter(|view| view.has_folds && work.recall.tokens_max > 0) else {
+            return Ok(None);
+        };
+        let messages: Vec<InMessage> =
+            view.messages.iter().cloned().chain(live.iter().map(|said| said.text.clone())).collect();
+        let selected = work.engine.select(&SelectRequest {
+            turn: self.request(work, messages),
+            head: 0,
+            budget_tokens: tokens_max,
+            model: None,
+            query: None,
+            // What another conversation of the same agent said is not for this one.
+            scope: Scope::everything().in_sessions(vec![view.session]),
+            folding: CompressOptions { threshold_tokens: tokens_max.max(1), ..work.folding.clone() },
+            recall: work.recall,
+        })?;
+        Ok(selected.messages)
+    }
+}
+
+/// Messages of a view as the host gets them.
+pub(super) fn shown(view: &View) -> Vec<Vec<u8>> {
+    view.messages.iter().map(|text| for_host(text)).collect()
+}
+
+/// Whether a list only put something behind what was there.
+fn is_plain(turned: &Turned) -> bool {
+    turned.late == 0 && !turned.branched && !turned.created
+}
+
+/// `whole * part / of`, without loss.
+fn part_of(whole: u64, part: u64, of: u64) -> u64 {
+    let scaled = u128::from(whole) * u128::from(part) / u128::from(of.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,81 @@
+//! What tools gave back, whole, until the message is kept that shows it: the host makes large results small later, and
+//! only one hook sees them before.
+
+use std::collections::HashMap;
+
+use lcm_core::Json;
+
+use super::message::Said;
+
+/// Bytes of results that are held; beyond that the oldest are let go, which the host shows in part then.
+const BYTES_MAX: usize = 64 << 20;
+
+/// Results by the id of their call.
+#[derive(Default)]
+pub(super) struct Raws {
+    results: HashMap<String, (i64, String)>,
+    bytes: usize,
+}
+
+impl Raws {
+    /// Remembers what a call gave back.
+    pub(super) fn put(&mut self, call: &str, content: &str, now_ms: i64) {
+        self.bytes += content.len();
+        if let Some((_, before)) = self.results.insert(call.to_owned(), (now_ms, content.to_owned())) {
+            self.bytes -= before.len();
+        }
+        while self.bytes > BYTES_MAX
+            && let Some(oldest) = self.results.iter().min_by_key(|(_, (at, _))| *at).map(|(call, _)| call.clone())
+        {
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, call: &str) {
+        if let Some((_, content)) = self.results.remove(call) {
+            self.bytes -= content.len();
+        }
+    }
+
+    /// Whether a call's result waits here.
+    pub(super) fn has(&self, call: &str) -> bool {
+        self.results.contains_key(call)
+    }
+
+    /// A message with its results as the tools gave them; `None` where it shows them so.
+    pub(super) fn whole(&self, said: &Said) -> Option<Said> {
+        if !said.results.iter().any(|call| self.has(call)) {
+            return None;
+        }
+        let Json::Object(mut entries) = said.json.clone() else { return None };
+        let content = entries.iter_mut().rfind(|(key, _)| key.as_bytes() == b"content").map(|(_, content)| content)?;
+        let Json::Array(blocks) = content else { return None };
+        let mut is_changed = false;
+        for block in blocks {
+            let whole = block.get("tool_use_id").and_then(Json::as_str).and_then(|call| self.results.get(call));
+            let (Some((_, whole)), Json::Object(entries)) = (whole, block) else { continue };
+            for (_, value) in entries.iter_mut().filter(|(key, _)| key.as_bytes() == b"content") {
+                let whole: Json = whole.as_str().into();
+                is_changed |= *value != whole;
+                *value = whole;
+            }
+        }
+        is_changed.then(|| said.with(Json::Object(entries))).flatten()
+    }
+
+    /// A message was kept: its results are no longer needed.
+    pub(super) fn is_kept(&mut self, said: &Said) {
+        for call in &said.results {
+            self.remove(call);
+        }
+    }
+
+    /// Forgets what is older.
+    pub(super) fn forget_before(&mut self, moment_ms: i64) {
+        let old: Vec<String> =
+            self.results.iter().filter(|(_, (at, _))| *at < moment_ms).map(|(call, _)| call.clone()).collect();
+        for call in old {
+            self.remove(&call);
+        }
+    }
+}
