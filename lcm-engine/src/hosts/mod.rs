@@ -13,6 +13,7 @@ pub mod claude_code;
 mod document;
 pub mod export;
 pub mod hermes;
+pub mod librefang;
 pub mod speech;
 pub mod told;
 mod lines;
