@@ -156,7 +156,7 @@ pub fn write(home: &Path, now_ms: i64, request: &[u8]) -> io::Result<Name> {
 /// # Errors
 /// As the file system says.
 pub fn names(home: &Path) -> io::Result<Vec<Name>> {
-    let mut found = listed(home, |text| Name::parse(text))?;
+    let mut found = listed(home, Name::parse)?;
     found.sort_unstable();
     Ok(found)
 }

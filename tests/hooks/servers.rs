@@ -82,10 +82,9 @@ fn the_queue_of_somebody_who_lets_nobody_in_is_not_waited_in_beyond_the_time() {
     let _listener = UnixListener::bind(&socket).unwrap();
     let mut queue = Vec::new();
     let (sender, full) = std::sync::mpsc::channel();
-    let path = socket.clone();
     // The queue is full when a connection has to wait; that thread waits until the listener goes.
     thread::spawn(move || {
-        while let Ok(stream) = UnixStream::connect(&path) {
+        while let Ok(stream) = UnixStream::connect(&socket) {
             if sender.send(stream).is_err() {
                 return;
             }
