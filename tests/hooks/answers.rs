@@ -9,7 +9,7 @@ use lcm_core::Json;
 use lcm_store::spool::{self, SPOOL_DIR};
 use lcm_tests::{folder, program};
 
-use crate::host::{AGENT, Host, call, requests, rest};
+use crate::host::{AGENT, Host, call, messages, requests, rest};
 
 fn kind(answer: &Json) -> &str {
     answer.get("type").and_then(Json::as_str).unwrap_or_default()
@@ -58,6 +58,18 @@ fn with_somebody_serving_each_hook_writes_what_it_is_told_and_leaves_nothing() {
     assert_eq!(host.spooled(), []);
     assert!(!host.data().join(SPOOL_DIR).exists());
     server.end();
+}
+
+#[test]
+fn an_answer_is_never_longer_than_the_host_reads() {
+    let host = Host::new();
+    let window = messages(12_000, &"long ".repeat(5));
+    let request =
+        format!(r#"{{"type":"assemble","agent_id":"{AGENT}","messages":{window},"context_window_tokens":9000000}}"#);
+    assert!(request.len() > 1 << 20);
+    let called = host.call(request.as_bytes());
+    assert!(called.answer.to_text().len() < 1 << 20);
+    assert_eq!(host.spooled().len(), 1);
 }
 
 #[test]

@@ -42,7 +42,7 @@ const TIME_VARIABLE: &str = "LCM_HOOK_TIMEOUT_MS";
 /// An answer that changes nothing, to whatever was asked.
 const NEUTRAL: &[u8] = br#"{"type":"ok"}"#;
 /// The longest answer, its line feed apart: the host kills a hook that writes more than 1 MiB.
-pub(crate) const ANSWER_BYTES_MAX: usize = (1 << 20) - 1;
+const ANSWER_BYTES_MAX: usize = (1 << 20) - 1;
 
 /// One call.
 pub(crate) struct Hook {
@@ -174,7 +174,10 @@ impl Hook {
     }
 
     fn on_its_own(&self, request: &Request<'_>, told: Option<String>) -> Answered {
-        Answered { answer: librefang::alone(request.bytes()), told }
+        let answer = librefang::alone(request.bytes());
+        // One that is too long is none to the host: it goes by its own rules then, as it does without an answer.
+        let answer = if answer.len() > ANSWER_BYTES_MAX { NEUTRAL.to_vec() } else { answer };
+        Answered { answer, told }
     }
 }
 
