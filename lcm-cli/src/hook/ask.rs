@@ -12,7 +12,6 @@ use lcm_core::Json;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::request::Request;
 use super::{ANSWER_BYTES_MAX, json_text};
 use crate::serve::socket;
 
@@ -40,17 +39,14 @@ pub(super) enum Unanswered {
     Late,
     #[error("the answer is too long for the host")]
     TooLong,
+    #[error("it is no request")]
+    NotSent,
     #[error("whoever serves refused: {0}")]
     Refused(String),
 }
 
 /// Asks whoever serves in `home`; gives the answer's text as it came.
-pub(super) fn ask(
-    home: &Path,
-    request: &Request<'_>,
-    agent_id: Option<&str>,
-    until: Instant,
-) -> Result<Vec<u8>, Unanswered> {
+pub(super) fn ask(home: &Path, request: &[u8], agent_id: Option<&str>, until: Instant) -> Result<Vec<u8>, Unanswered> {
     let mut tries = 1;
     loop {
         let stream = reach(home, until)?;
@@ -86,12 +82,7 @@ fn reach(home: &Path, until: Instant) -> Result<UnixStream, Unanswered> {
 }
 
 /// Says the two lines and hears the two answers.
-fn talk(
-    stream: &UnixStream,
-    request: &Request<'_>,
-    agent_id: Option<&str>,
-    until: Instant,
-) -> Result<Vec<u8>, Unanswered> {
+fn talk(stream: &UnixStream, request: &[u8], agent_id: Option<&str>, until: Instant) -> Result<Vec<u8>, Unanswered> {
     let broken = |error: io::Error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Unanswered::Late,
         _ => Unanswered::Closed,
@@ -113,8 +104,7 @@ fn talk(
 }
 
 /// Both lines, to be written at once.
-fn lines(request: &Request<'_>, agent_id: Option<&str>, time_ms: u128) -> Vec<u8> {
-    let request = request.line();
+fn lines(request: &[u8], agent_id: Option<&str>, time_ms: u128) -> Vec<u8> {
     let mut lines = Vec::with_capacity(request.len() + 512);
     lines.extend_from_slice(concat!(
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol":1,"client":{"name":"lcm-hook","version":""#,
@@ -129,7 +119,7 @@ fn lines(request: &Request<'_>, agent_id: Option<&str>, time_ms: u128) -> Vec<u8
         lines.push(b'}');
     }
     lines.extend_from_slice(br#","request":"#);
-    lines.extend_from_slice(&request);
+    lines.extend_from_slice(request);
     lines.extend_from_slice(b"}}\n");
     lines
 }
@@ -232,9 +222,7 @@ mod tests {
 
     #[test]
     fn the_lines_are_calls_of_the_wire() {
-        let request =
-            Request::read(b"{\"type\":\"ingest\",\n\"agent_id\":\"a\"}\n").unwrap_or_else(|why| panic!("{why}"));
-        let lines = lines(&request, Some("a\"b"), 7);
+        let lines = lines(br#"{"type":"ingest","agent_id":"a"}"#, Some("a\"b"), 7);
         let lines: Vec<&[u8]> = lines.split(|byte| *byte == b'\n').collect();
         let [first, second, b""] = lines[..] else { panic!("{lines:?}") };
         assert_eq!(Json::parse(first).unwrap().get("method").and_then(Json::as_str), Some("initialize"));

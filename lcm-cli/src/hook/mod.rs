@@ -28,7 +28,6 @@ use lcm_engine::hosts::librefang;
 use lcm_engine::spool;
 
 use self::ask::Unanswered;
-use self::request::Request;
 use crate::paths::Env;
 
 /// What the file name of the program begins with when it is a hook.
@@ -136,30 +135,32 @@ impl Hook {
             // It may be whole all the same: the host only has to close the pipe.
             Input::Late(bytes) => bytes,
         };
-        let request = match Request::read(bytes) {
-            Ok(request) => request,
+        let asked = self.home.as_deref().map(|home| (home, self.ask(home, bytes)));
+        if let Some((home, Ok(answer))) = asked {
+            let told = self.is_dry.then(|| format!("answered by whoever serves in {}", home.display()));
+            return Answered { answer, told };
+        }
+        let kind = match request::kind(bytes) {
+            Ok(kind) => kind,
             Err(why) => return neutral(&why),
         };
-        let Some(home) = &self.home else {
-            let why = "there is no data directory: set LCM_HOME, or LIBREFANG_HOME";
-            return self.on_its_own(&request, Some(format!("nothing is kept: {why}")));
+        let told = match asked {
+            Some((home, Err(why))) => self.keep(home, kind.as_deref(), bytes, &why),
+            _ => Some("nothing is kept: there is no data directory: set LCM_HOME, or LIBREFANG_HOME".to_owned()),
         };
-        match ask::ask(home, &request, self.agent_id.as_deref(), self.until) {
-            Ok(answer) => {
-                let told = self.is_dry.then(|| format!("answered by whoever serves in {}", home.display()));
-                Answered { answer, told }
-            }
-            Err(why) => {
-                let told = self.keep(home, &request, &why);
-                self.on_its_own(&request, told)
-            }
-        }
+        on_its_own(bytes, told)
+    }
+
+    /// What whoever serves makes of a request.
+    fn ask(&self, home: &Path, bytes: &[u8]) -> Result<Vec<u8>, Unanswered> {
+        let line = request::line(bytes).ok_or(Unanswered::NotSent)?;
+        ask::ask(home, &line, self.agent_id.as_deref(), self.until)
     }
 
     /// Leaves a request to whoever serves next; gives what is to be told of that.
-    fn keep(&self, home: &Path, request: &Request<'_>, why: &Unanswered) -> Option<String> {
+    fn keep(&self, home: &Path, kind: Option<&str>, bytes: &[u8], why: &Unanswered) -> Option<String> {
         // Nothing of a conversation is in it.
-        let is_kept = request.kind() != Some("bootstrap");
+        let is_kept = kind != Some("bootstrap");
         let place = home.display();
         if self.is_dry {
             let what = if is_kept { "would go into the spool" } else { "would not be kept" };
@@ -169,16 +170,17 @@ impl Hook {
             return None;
         }
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-        let left = spool::write(home, i64::try_from(now_ms).unwrap_or(i64::MAX), request.bytes());
+        let left = spool::write(home, i64::try_from(now_ms).unwrap_or(i64::MAX), bytes);
         left.err().map(|error| format!("the request is not kept in {place}: {error}"))
     }
+}
 
-    fn on_its_own(&self, request: &Request<'_>, told: Option<String>) -> Answered {
-        let answer = librefang::alone(request.bytes());
-        // One that is too long is none to the host: it goes by its own rules then, as it does without an answer.
-        let answer = if answer.len() > ANSWER_BYTES_MAX { NEUTRAL.to_vec() } else { answer };
-        Answered { answer, told }
-    }
+/// The answer to a request that nobody else answers.
+fn on_its_own(bytes: &[u8], told: Option<String>) -> Answered {
+    let answer = librefang::alone(bytes);
+    // One that is too long is none to the host: it goes by its own rules then, as it does without an answer.
+    let answer = if answer.len() > ANSWER_BYTES_MAX { NEUTRAL.to_vec() } else { answer };
+    Answered { answer, told }
 }
 
 /// A text as JSON.
