@@ -3,7 +3,7 @@
 //! [`run`] is all of it; [`main`] gives it the real world. A command asks the service and hands what it says to the
 //! `Ui`; it decides nothing else. Modules in reading order: `args` is what can be asked, `commands` answer,
 //! `import` opens what people have, `folding` says how lists are folded, `paths` says where the store is, `settings` what
-//! is set and where, `summarize` asks models, `serve` speaks the wire, `target` writes files, `ui` shows, `error`
+//! is set and where, `summarize` asks models, `serve` speaks the wire, `hook` is a process that asks whoever serves, `target` writes files, `ui` shows, `error`
 //! explains.
 
 mod args;
@@ -11,6 +11,7 @@ mod commands;
 mod import;
 mod hosts;
 mod folding;
+mod hook;
 mod json;
 mod moment;
 mod paths;
@@ -71,10 +72,15 @@ pub struct Stream {
 /// Runs the program in the real world.
 #[must_use]
 pub fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    // Before anything else: a hook runs under a filter that kills whoever makes a call too many.
+    if let Some(code) = hook::main(&args) {
+        return code;
+    }
     let color = |choice| choice != anstream::ColorChoice::Never;
     let (stdout, stderr) = (io::stdout(), io::stderr());
     let world = World {
-        args: std::env::args_os().collect(),
+        args: hook::as_command(args),
         env: Box::new(|name| std::env::var_os(name)),
         variables: std::env::vars_os().map(|(name, _)| name).collect(),
         stdin: Box::new(io::stdin()),

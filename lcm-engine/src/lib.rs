@@ -41,7 +41,7 @@ use lcm_core::{Arrival, NodeId, OrderKey, Owner, SessionId, TimelineId};
 use lcm_store::{CheckOptions, CheckReport, IndexStatus, Pace, Session, Snapshot, Store, StoreError};
 
 pub use error::EngineError;
-pub use lcm_store::{OpenOptions, is_contained};
+pub use lcm_store::{OpenOptions, is_contained, spool};
 
 use crate::compress::CompressOptions;
 use crate::hosts::{HostFormat, Incoming};

@@ -25,6 +25,7 @@ mod dictionary;
 mod check;
 mod compact;
 mod index;
+pub mod spool;
 mod error;
 #[cfg(feature = "testing")]
 pub mod testing;

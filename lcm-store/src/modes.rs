@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::format::{CURRENT, INDEX_DIR, INDEX_LOCK, is_data_file};
+use crate::spool::SPOOL_DIR;
 
 /// What others than the owner may do with a file.
 const OTHERS: u32 = 0o077;
@@ -27,7 +28,7 @@ pub(crate) fn open_to_others(home: &Path) -> Vec<Ajar> {
     if let Ok(metadata) = fs::metadata(home) {
         look(home, &metadata, &mut found);
     }
-    let is_ours = |name: &str| [CURRENT, INDEX_DIR, INDEX_LOCK].contains(&name) || is_data_file(name);
+    let is_ours = |name: &str| [CURRENT, INDEX_DIR, INDEX_LOCK, SPOOL_DIR].contains(&name) || is_data_file(name);
     walk(home, &mut found, &is_ours);
     found.sort();
     found

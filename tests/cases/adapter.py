@@ -7,6 +7,7 @@ in the build folder.
 
     python3 adapter.py worker     one host process of its own, as `procs` and `kill9` need them; see `Worker`
 """
+import base64
 import importlib.util
 import itertools
 import json
@@ -396,6 +397,30 @@ class Lcm(casekit.Adapter):
             raise casekit.Unsupported(f"cli {args[0]}")
         done = run(*self.MEANT[args[0]], *args[1:], home=self.home, input=stdin)
         return {"exit": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+
+    def op_hook(self, name, params=None, stdin_raw=None, stdin_b64=None, stdin_open_s=None):
+        """LibreFang's: the program under the name that makes it a hook, a request on its standard input."""
+        hook = os.path.join(self.workdir, "plugins", "lcm", "hooks", "lcm-hook")
+        if not os.path.lexists(hook):
+            os.makedirs(os.path.dirname(hook))
+            os.symlink(os.path.abspath(PROGRAM), hook)
+        env = {"HOME": "/dev/null", "LCM_HOME": self.home, "PATH": os.environ["PATH"]}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen([hook], env=env, cwd="/", **pipes) as process:
+            if stdin_open_s is not None:
+                try:
+                    process.wait(stdin_open_s)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                stdin = b""
+            elif stdin_b64 is not None:
+                stdin = base64.b64decode(stdin_b64)
+            elif stdin_raw is not None:
+                stdin = stdin_raw.encode()
+            else:
+                stdin = json.dumps({"type": name, **(params or {})}).encode() + b"\n"
+            stdout, stderr = process.communicate(stdin)
+        return {"exit": process.returncode, "stdout": stdout.decode(), "stderr": stderr.decode()}
 
     def worker(self, call, session_id):
         if call["op"] != "ingest":

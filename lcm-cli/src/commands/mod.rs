@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod expand;
 pub(crate) mod export;
 pub(crate) mod grep;
+pub(crate) mod hook;
 pub(crate) mod import;
 pub(crate) mod install;
 pub(crate) mod log;
@@ -87,6 +88,7 @@ pub(crate) fn run(
         Command::Why(args) => why::run(&args, &open()?, ui),
         Command::Replay(args) => replay::run(&args, parsed.global.home.as_deref(), &layers, stdin, ui),
         Command::Select(args) => select::run(&args, &layers, &open()?, ui),
+        Command::Hook(args) => hook::run(&args, &home, env, stdin, ui),
         Command::Serve(args) => serve::run(&args, &layers, stdin, ui),
         Command::Doctor(_) => doctor::run(&layers, |make| self::open(&home, make), ui),
         Command::Install(_) | Command::Uninstall(_) => unreachable!("they were carried out above"),

@@ -14,7 +14,7 @@ use lcm_core::Json;
 use lcm_engine::service::Cancel;
 
 use super::Client;
-use lcm_engine::wire::frame::{self, CallId, Failure, Frame, LINE_BYTES_MAX, Line};
+use lcm_engine::wire::frame::{self, CallId, Failure, Frame, LINE_BYTES_MAX, Line, Reply};
 use lcm_engine::wire::lists::Bases;
 
 /// Calls that run or wait in one connection.
@@ -240,7 +240,7 @@ impl Connection {
     }
 
     /// Answers a call, unless somebody did.
-    pub(crate) fn answer(&self, call: &Call, result: &Result<Json, Failure>) {
+    pub(crate) fn answer(&self, call: &Call, result: &Result<Reply, Failure>) {
         let Some(mut hold) = lock(&call.hold).take() else { return };
         let line = frame::answer(&call.id, result);
         {

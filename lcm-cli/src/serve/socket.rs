@@ -118,7 +118,7 @@ fn bind(home: &Path) -> io::Result<Option<(UnixListener, Made)>> {
 }
 
 /// A folder's name under which its path is short, however long it is.
-fn short_name(folder: &fs::File) -> PathBuf {
+pub(crate) fn short_name(folder: &fs::File) -> PathBuf {
     use std::os::fd::AsRawFd;
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }

@@ -20,7 +20,7 @@ use crate::folding;
 use crate::json;
 use crate::moment;
 use crate::summarize::HostSummarizer;
-use lcm_engine::wire::frame::{CallId, Failure, LINE_BYTES_MAX, Params, missing, quoted, wrong};
+use lcm_engine::wire::frame::{CallId, Failure, LINE_BYTES_MAX, Params, Reply, missing, quoted, wrong};
 use lcm_engine::wire::lists::{BASES_MAX, List};
 
 /// The protocol that is spoken here.
@@ -31,8 +31,10 @@ const NAME_BYTES_MAX: usize = 4096;
 /// The verb with which a connection begins. Whoever reads carries it out, so that what comes behind it finds it done.
 pub(super) const INITIALIZE: &str = "initialize";
 
-const VERBS: &[&str] =
-    &[INITIALIZE, "ping", "turn", "due", "weigh", "compress", "select", "behind", "usage", "tools", "tool", "status"];
+const VERBS: &[&str] = &[
+    INITIALIZE, "ping", "turn", "due", "weigh", "compress", "select", "behind", "usage", "tools", "tool", "status",
+    "hook",
+];
 
 /// Whether a call may wait for a model, so that it must not keep a thread from short ones.
 pub(super) fn may_wait(verb: &str, params: &Params) -> bool {
@@ -46,9 +48,9 @@ pub(super) fn answer(
     call: &Arc<Call>,
     verb: &str,
     params: Params,
-) -> Result<Json, Failure> {
+) -> Result<Reply, Failure> {
     if verb == INITIALIZE {
-        return initialize(server, connection, params);
+        return initialize(server, connection, params).map(Reply::Json);
     }
     if !VERBS.contains(&verb) {
         let verbs = VERBS.join(", ");
@@ -58,7 +60,8 @@ pub(super) fn answer(
         return Err(Failure::new(Failure::PROTOCOL, "the first call must be initialize"));
     };
     let asked = Asked { server, connection, call, client, params };
-    match verb {
+    let told = match verb {
+        "hook" => return asked.hook(),
         "ping" => Ok(Json::Object(Vec::new())),
         "turn" => asked.turn(),
         "due" => asked.due(),
@@ -71,7 +74,8 @@ pub(super) fn answer(
         "tool" => asked.tool(),
         "status" => asked.status(),
         _ => unreachable!("{verb} stands in VERBS"),
-    }
+    };
+    told.map(Reply::Json)
 }
 
 /// Opens a connection.
@@ -340,6 +344,16 @@ impl Asked<'_> {
             entries.push(("session".into(), told));
         }
         Ok(Json::Object(entries))
+    }
+
+    /// A request of a hook of LibreFang, answered with what the hook writes.
+    fn hook(mut self) -> Result<Reply, Failure> {
+        if self.params.object("request")?.is_none() {
+            return Err(missing("request"));
+        }
+        self.params.object("env")?;
+        // TODO(librefang): what the engine says of the request, as its text.
+        Ok(Reply::Text(br#"{"type":"ok"}"#.to_vec()))
     }
 
     // ---- parameters that several verbs have

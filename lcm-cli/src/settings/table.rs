@@ -302,7 +302,7 @@ pub(crate) const TABLE: &[Setting] = &[
 ];
 
 /// Variables of ours that are no settings.
-pub(crate) const OTHER_VARIABLES: &[&str] = &["LCM_CLI", "LCM_HOME", "LCM_LOG"];
+pub(crate) const OTHER_VARIABLES: &[&str] = &["LCM_CLI", "LCM_HOME", "LCM_HOOK_TIMEOUT_MS", "LCM_LOG"];
 
 /// Beginnings of variables that other engines know and that mean nothing here.
 pub(crate) const FOREIGN_VARIABLES: &[&str] = &[

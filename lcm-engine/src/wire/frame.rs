@@ -189,19 +189,40 @@ pub fn read(line: &[u8]) -> Result<Frame, (CallId, Failure)> {
     }
 }
 
+/// What a call is answered with.
+#[derive(Debug)]
+pub enum Reply {
+    /// A value.
+    Json(Json),
+    /// JSON that is a text already: one value in one line. A window of a host is neither read nor written once more.
+    Text(Vec<u8>),
+}
+
+impl From<Json> for Reply {
+    fn from(value: Json) -> Self {
+        Self::Json(value)
+    }
+}
+
 /// The line of an answer.
 #[must_use]
-pub fn answer(id: &CallId, result: &Result<Json, Failure>) -> Vec<u8> {
-    let (name, value) = match result {
-        Ok(value) => ("result", value.to_text()),
-        Err(failure) => ("error", failure.to_json().to_text()),
+pub fn answer(id: &CallId, result: &Result<Reply, Failure>) -> Vec<u8> {
+    // Beside the value: the version, an id, braces.
+    const ENVELOPE_BYTES: usize = 64;
+    let text = match result {
+        Ok(Reply::Text(text)) => text.as_slice(),
+        _ => &[],
     };
-    let mut line = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    debug_assert!(!text.contains(&b'\n'), "a text is one line");
+    let mut line = Vec::with_capacity(text.len() + ENVELOPE_BYTES);
+    line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     id.0.write(&mut line);
-    line.extend_from_slice(b",\"");
-    line.extend_from_slice(name.as_bytes());
-    line.extend_from_slice(b"\":");
-    line.extend(value);
+    line.extend_from_slice(if result.is_ok() { br#","result":"# } else { br#","error":"# });
+    match result {
+        Ok(Reply::Text(text)) => line.extend_from_slice(text),
+        Ok(Reply::Json(value)) => value.write(&mut line),
+        Err(failure) => failure.to_json().write(&mut line),
+    }
     line.extend_from_slice(b"}\n");
     line
 }
@@ -440,11 +461,18 @@ mod tests {
 
     #[test]
     fn an_answer_is_one_line_whatever_it_says() {
-        let told = Ok(Json::object([("a\n", "b\nc\u{2028}".into())]));
-        let line = answer(&CallId::number(1), &told);
+        let told = Json::object([("a\n", "b\nc\u{2028}".into())]);
+        let line = answer(&CallId::number(1), &Ok(told.clone().into()));
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
         let frame = read(&line[..line.len() - 1]).unwrap();
-        assert_eq!(frame, Frame::Answer { id: CallId::number(1), result: told });
+        assert_eq!(frame, Frame::Answer { id: CallId::number(1), result: Ok(told) });
+    }
+
+    #[test]
+    fn an_answer_that_is_a_text_is_passed_on_as_it_is() {
+        let text = br#"{ "a" : 1.0, "a":"\ud800" }"#;
+        let line = answer(&CallId::number(2), &Ok(Reply::Text(text.to_vec())));
+        assert_eq!(line, [br#"{"jsonrpc":"2.0","id":2,"result":"#, &text[..], b"}\n"].concat());
     }
 
     proptest! {
