@@ -13,7 +13,7 @@ mod pool;
 mod options;
 mod verbs;
 mod idle;
-mod socket;
+pub(crate) mod socket;
 mod parent;
 mod memory;
 
