@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use toml::de::{DeTable, DeValue};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::{NAME, TOOLS};
@@ -76,8 +77,12 @@ pub(super) struct Edit {
 
 /// Reads a record of what settings were.
 pub(super) fn before(text: &str) -> Before {
-    let Ok(table) = text.parse::<toml::Table>() else { return Before::new() };
-    table.into_iter().filter_map(|(name, value)| Some((name, value.as_str()?.to_owned()))).collect()
+    let Some(Plain::Table(table)) = meaning(text) else { return Before::new() };
+    let texts = table.into_iter().filter_map(|(name, value)| match value {
+        Plain::Text(text) => Some((name, text)),
+        _ => None,
+    });
+    texts.collect()
 }
 
 /// A record as it is kept.
@@ -189,10 +194,17 @@ pub(super) fn look(text: &str, place: Place<'_>) -> Result<Vec<(bool, bool, Stri
 
 /// The address that the daemon listens on and the key of its API, as `config.toml` has them.
 pub(super) fn api(text: &str) -> (Option<String>, Option<String>) {
-    let Ok(table) = text.parse::<toml::Table>() else { return (None, None) };
-    let get =
-        |name: &str| table.get(name).and_then(toml::Value::as_str).map(str::to_owned).filter(|text| !text.is_empty());
+    let settings = before(text);
+    let get = |name: &str| settings.get(name).filter(|text| !text.is_empty()).cloned();
     (get("api_listen"), get("api_key"))
+}
+
+/// The program that a manifest of a plugin names for `assemble`.
+pub(super) fn assembles(manifest: &str) -> Option<String> {
+    match meaning(manifest)?.get("hooks")?.get("assemble")? {
+        Plain::Text(path) => Some(path.clone()),
+        _ => None,
+    }
 }
 
 /// Gives an agent lcm's tools; `None` where it has them.
@@ -241,8 +253,7 @@ fn changed(before: &str, document: &DocumentMut) -> Result<Option<String>, Refus
         return Ok(None);
     }
     sure(before, &after, |table| {
-        table.remove(SERVERS);
-        table.remove("tool_allowlist");
+        table.retain(|name, _| name != SERVERS && name != "tool_allowlist");
     })?;
     Ok(Some(after))
 }
@@ -321,6 +332,8 @@ impl<'a> Config<'a> {
         let name = path.join(".");
         let was = self.before.get(&name).and_then(|was| was.parse::<Value>().ok());
         self.said.push(match &was {
+            // A list may be written in many lines.
+            Some(was) if was.is_array() => format!("{name} is what it was"),
             Some(was) => format!("{name} is {} again", was.to_string().trim()),
             None => format!("{name} is gone"),
         });
@@ -649,45 +662,79 @@ fn same_ends(before: &str, after: String) -> String {
     }
 }
 
-/// Takes out of parsed settings what lcm may change.
-fn take_out(table: &mut toml::Table) {
-    let mut drop_at = |path: &[&str]| {
-        if let [above, name] = path
-            && let Some(toml::Value::Table(above)) = table.get_mut(*above)
-        {
-            above.remove(*name);
-        }
-        if let [name] = path {
-            table.remove(*name);
-        }
-    };
-    for path in [PLUGIN, STACK, ENGINE, SIDECAR] {
-        drop_at(path);
-    }
-    for (path, _, _) in RECOMMENDED {
-        drop_at(path);
-    }
-    for name in ["context_engine", "compaction", "tool_results"] {
-        if table.get(name).and_then(toml::Value::as_table).is_some_and(toml::Table::is_empty) {
-            table.remove(name);
+/// What a text of TOML means, however it is written.
+#[derive(Debug, PartialEq, Eq)]
+enum Plain {
+    Text(String),
+    /// A number, a truth value or a time, as it is written.
+    Other(String),
+    List(Vec<Self>),
+    Table(BTreeMap<String, Self>),
+}
+
+impl Plain {
+    fn get(&self, name: &str) -> Option<&Self> {
+        match self {
+            Self::Table(table) => table.get(name),
+            _ => None,
         }
     }
-    if let Some(toml::Value::Array(list)) = table.get_mut(SERVERS) {
-        list.retain(|entry| entry.get("name").and_then(toml::Value::as_str) != Some(NAME));
+}
+
+/// Reads a text by another parser than the one that edits; `None` where it is no TOML.
+fn meaning(text: &str) -> Option<Plain> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    errors.is_empty().then(|| Plain::Table(table_of(table.get_ref())))
+}
+
+fn table_of(table: &DeTable<'_>) -> BTreeMap<String, Plain> {
+    table.iter().map(|(name, value)| (name.get_ref().to_string(), value_of(value.get_ref()))).collect()
+}
+
+fn value_of(value: &DeValue<'_>) -> Plain {
+    match value {
+        DeValue::String(text) => Plain::Text(text.to_string()),
+        DeValue::Array(list) => Plain::List(list.iter().map(|value| value_of(value.get_ref())).collect()),
+        DeValue::Table(table) => Plain::Table(table_of(table)),
+        other => Plain::Other(format!("{other:?}")),
+    }
+}
+
+/// Takes out of settings what lcm may change.
+fn take_out(table: &mut BTreeMap<String, Plain>) {
+    let ours = [PLUGIN, STACK, ENGINE, SIDECAR].into_iter().chain(RECOMMENDED.map(|(path, _, _)| path));
+    for path in ours {
+        match path {
+            [name] => drop(table.remove(*name)),
+            [above, name] => {
+                if let Some(Plain::Table(inner)) = table.get_mut(*above) {
+                    inner.remove(*name);
+                    if inner.is_empty() {
+                        table.remove(*above);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if let Some(Plain::List(list)) = table.get_mut(SERVERS) {
+        list.retain(|entry| entry.get("name") != Some(&Plain::Text(NAME.to_owned())));
         if list.is_empty() {
             table.remove(SERVERS);
         }
     }
 }
 
-/// Whether two texts mean the same but for what `take_out` takes out: said by another parser than the one that edited.
-fn sure(before: &str, after: &str, take_out: impl Fn(&mut toml::Table)) -> Result<(), Refused> {
-    let read = |text: &str| {
-        let mut table = text.parse::<toml::Table>().ok()?;
-        take_out(&mut table);
-        Some(table)
+/// Whether two texts mean the same but for what `take_out` takes out.
+fn sure(before: &str, after: &str, take_out: impl Fn(&mut BTreeMap<String, Plain>)) -> Result<(), Refused> {
+    let rest = |text: &str| match meaning(text)? {
+        Plain::Table(mut table) => {
+            take_out(&mut table);
+            Some(table)
+        }
+        _ => None,
     };
-    match (read(before), read(after)) {
+    match (rest(before), rest(after)) {
         (Some(before), Some(after)) if before == after => Ok(()),
         _ => Err(Refused::new(
             "is written in a way that is not changed here",

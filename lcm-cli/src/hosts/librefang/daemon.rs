@@ -64,7 +64,11 @@ impl Daemon {
         let again = "start the daemon anew: it reads its settings and its plugins only then";
         if is_plugin {
             found.push(match self.ask(Method::GET, &format!("/api/plugins/{NAME}/lint"), None) {
-                Err(why) => Finding::note("host", why, "LIBREFANG_API_KEY or api_key of config.toml is its key"),
+                Err(why) => Finding::note(
+                    "host",
+                    why,
+                    "its key is LIBREFANG_API_KEY, else api_key of config.toml; its log tells the rest",
+                ),
                 Ok(lint) if lint.get("ok").and_then(Json::as_bool) == Some(true) => {
                     Finding::fine("host", format!("LibreFang {} accepts the plugin", self.version))
                 }

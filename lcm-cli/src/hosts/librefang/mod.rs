@@ -16,7 +16,7 @@ use std::process::Command;
 use rustix::fs::Access;
 
 pub(crate) use config::Way;
-use config::{Before, Place, Refused};
+use config::{Place, Refused};
 use daemon::Daemon;
 
 use super::files::{self, Step, private, write};
@@ -441,9 +441,7 @@ impl LibreFangHome {
             return Ok(());
         }
         let manifest = read(&plugin.join("plugin.toml"))?;
-        let names = |table: &toml::Table| table.get("hooks")?.get("assemble")?.as_str().map(str::to_owned);
-        let is_ours =
-            manifest.parse::<toml::Table>().is_ok_and(|table| names(&table).as_deref() == Some("hooks/lcm-hook"));
+        let is_ours = config::assembles(&manifest).as_deref() == Some("hooks/lcm-hook");
         let is_empty = fs::read_dir(&plugin).is_ok_and(|mut entries| entries.next().is_none());
         // One that was cut short has only the hook yet.
         let is_begun = manifest.is_empty() && plugin.join("hooks/lcm-hook").exists();
