@@ -269,25 +269,26 @@ fn the_doctor_tells_of_each_part_that_is_not_in_order() {
     agent(&home, "workspaces/agents/x", AGENT);
     assert_snapshot!(run(&desk, "doctor", &home, &[]).all());
     run(&desk, "install", &home, &[]);
-    let says = |part: &str, code: u8| {
+    // The program is that of these tests, which is none to be asked for its version.
+    let says = |part: &str| {
         let ran = run(&desk, "doctor", &home, &[]);
-        assert!(ran.code == code && ran.stdout.contains(part), "{part}: {ran:?}");
+        assert!(ran.code == 3 && ran.stdout.contains(part), "{part}: {ran:?}");
     };
     fs::set_permissions(home.join("lcm"), fs::Permissions::from_mode(0o755)).unwrap();
-    says("others can look into [desk]/librefang/lcm (mode 755)", 3);
+    says("others can look into [desk]/librefang/lcm (mode 755)");
     run(&desk, "install", &home, &[]);
     fs::create_dir(home.join("lcm/spool")).unwrap();
     fs::write(home.join("lcm/spool/1"), "x").unwrap();
-    says("1 request of hooks not taken in yet", 0);
+    says("1 request of hooks not taken in yet");
     fs::write(home.join("lcm/CURRENT"), "lcm 99 store.1.redb\n").unwrap();
-    says("has format 99", 3);
+    says("has format 99");
     fs::remove_file(home.join("lcm/CURRENT")).unwrap();
     let hook = home.join("plugins/lcm/hooks/lcm-hook");
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o600)).unwrap();
-    says("lcm-hook cannot be executed", 3);
+    says("lcm-hook cannot be executed");
     fs::write(home.join("plugins/lcm/plugin.toml"), "# older\n[hooks]\nassemble = \"hooks/lcm-hook\"\n").unwrap();
-    says("plugins/lcm is that of another version", 3);
+    says("plugins/lcm is that of another version");
     run(&desk, "install", &home, &[]);
     fs::write(&hook, "#!/bin/sh\n").unwrap();
-    says("is another program than", 3);
+    says("is another program than");
 }

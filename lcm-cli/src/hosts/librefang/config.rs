@@ -300,7 +300,7 @@ impl<'a> Config<'a> {
 
     /// Sets a value, and remembers what it was.
     fn set(&mut self, path: &[&str], value: Value) -> Result<(), Refused> {
-        let was = self.get(path).and_then(Item::as_value).map(|value| value.to_string().trim().to_owned());
+        let was = self.get(path).and_then(Item::as_value).map(bare);
         if was.as_deref() == Some(value.to_string().trim()) {
             return Ok(());
         }
@@ -370,7 +370,7 @@ impl<'a> Config<'a> {
             if stack.first().is_some_and(|name| name == NAME) {
                 return Ok(());
             }
-            let was = self.get(STACK).map(|item| item.to_string().trim().to_owned()).unwrap_or_default();
+            let was = self.get(STACK).and_then(Item::as_value).map(bare).unwrap_or_default();
             self.before.entry(STACK.join(".")).or_insert(was);
             let table = self.table(&STACK[..1])?;
             let stack = table.get_mut(STACK[1]).and_then(Item::as_array_mut).ok_or_else(|| not_a_list(STACK[1]))?;
@@ -579,6 +579,11 @@ fn bring_up_to_date(entry: &mut dyn TableLike, place: Place<'_>, variable: &str)
     is_changed
 }
 
+/// A value as it is written, without what stands around it.
+fn bare(value: &Value) -> String {
+    value.clone().decorated("", "").to_string()
+}
+
 /// A value however it is written.
 fn plain(value: &Value) -> String {
     match value {
@@ -617,39 +622,61 @@ fn has(list: &Array, name: &str) -> bool {
 
 /// Adds a text to a list, written as its neighbours are.
 fn add(list: &mut Array, at: usize, text: &str) {
-    let prefix =
-        |value: &Value| value.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default().to_owned();
     let near = list.get(if at < list.len() { at } else { at.saturating_sub(1) }).map(prefix);
     // Of what stands before a neighbour, only where it is; not what is said about it.
     let own_line = near.as_deref().and_then(|near| near.rfind('\n').map(|newline| near[newline..].to_owned()));
+    // What is said behind the last one stays behind it.
+    let trailing = list.trailing().as_str().unwrap_or_default().to_owned();
+    let (said, rest) = match trailing.find('\n') {
+        Some(newline) if at == list.len() && own_line.is_some() => trailing.split_at(newline),
+        _ => ("", trailing.as_str()),
+    };
     list.insert(at, text);
-    let is_first = at == 0;
     let mut write = |at: usize, prefix: &str| {
         if let Some(value) = list.get_mut(at) {
             value.decor_mut().set_prefix(prefix);
         }
     };
     match own_line {
-        Some(line) => write(at, &line),
+        Some(line) => write(at, &format!("{said}{line}")),
         None => {
-            write(at, if is_first { "" } else { " " });
-            if is_first && near.is_some() {
+            write(at, if at == 0 { "" } else { " " });
+            if at == 0 && near.is_some() {
                 write(1, " ");
             }
         }
     }
+    list.set_trailing(rest);
 }
 
-/// Takes texts out of a list; the next one begins where the first of it stood.
+/// Takes texts out of a list. What is said before one of them stays, and the next one begins where it stood.
 fn drop_from(list: &mut Array, is_dropped: impl Fn(&str) -> bool) {
-    let first = list.get(0).map(|value| value.decor().clone());
-    let was = list.len();
-    list.retain(|value| !value.as_str().is_some_and(&is_dropped));
-    if list.len() != was
-        && let (Some(decor), Some(value)) = (first, list.get_mut(0))
-    {
-        *value.decor_mut() = decor;
+    let is_dropped = |value: &Value| value.as_str().is_some_and(&is_dropped);
+    let (mut said, mut first) = (String::new(), None);
+    for at in 0..list.len() {
+        let Some(value) = list.get_mut(at) else { continue };
+        let before = prefix(value);
+        if is_dropped(value) {
+            let (comment, _) = before.split_at(before.rfind('\n').unwrap_or(0));
+            said.push_str(comment);
+            if at == 0 {
+                first = Some(before);
+            }
+        } else if let Some(first) = first.take() {
+            value.decor_mut().set_prefix(first);
+            said.clear();
+        } else if !said.is_empty() {
+            value.decor_mut().set_prefix(std::mem::take(&mut said) + &before);
+        }
     }
+    list.retain(|value| !is_dropped(value));
+    let trailing = list.trailing().as_str().unwrap_or_default().to_owned();
+    list.set_trailing(said + &trailing);
+}
+
+/// What stands before a value: room, and what is said about it.
+fn prefix(value: &Value) -> String {
+    value.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default().to_owned()
 }
 
 /// Lines end as they did: the crate writes all of them as `\n`.

@@ -471,6 +471,7 @@ impl LibreFangHome {
             // Unless its owner, or the host, keeps something there.
             drop(fs::remove_dir(plugin.join("hooks")));
             drop(fs::remove_dir(&plugin));
+            drop(fs::remove_dir(self.path.join("plugins")));
         }
         Ok(())
     }
