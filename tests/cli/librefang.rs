@@ -56,12 +56,8 @@ fn run(desk: &Desk, command: &str, home: &Path, more: &[&str]) -> Ran {
     args.extend(more);
     let mut ran = desk.run(&args);
     // Whoever runs the tests as root is told so.
-    let lines = |text: &str| {
-        let mut rest: Vec<&str> = text.lines().collect();
-        rest.retain(|line| !line.contains(" user ") && !line.contains("run it as another user"));
-        rest.into_iter().map(|line| format!("{line}\n")).collect::<String>()
-    };
-    ran.stdout = lines(&ran.stdout);
+    let is_told = |line: &&str| !line.contains(" user ") && !line.contains("run it as another user");
+    ran.stdout = ran.stdout.lines().filter(is_told).map(|line| format!("{line}\n")).collect();
     ran
 }
 
@@ -178,6 +174,37 @@ fn what_somebody_chose_stays_and_a_plugin_that_was_there_comes_back() {
     .unwrap();
     run(&desk, "uninstall", &home, &[]);
     assert_eq!(config(&desk, &home), format!("{chosen}\n[tool_results]\nhistory_fold_after_turns = 9\n"));
+}
+
+/// Somebody writes on another system, or everything in one line.
+#[test]
+fn settings_stay_as_they_are_written() {
+    let dotted = "context_engine.plugin = \"one\" # mine\nmcp_servers = [{ name = \"w\", transport = { type = \"stdio\", command = \"/w\" } }]\ncompaction = { threshold_messages = 30 }\n";
+    for text in [
+        CONFIG.replace('\n', "\r\n"),
+        dotted.to_owned(),
+        // An empty list, as the last line above the first table; it comes back there.
+        CONFIG
+            .replace("# local\n", "# local\nmcp_servers = []\n")
+            .replace("[[mcp_servers]]", "[x]")
+            .replace("[mcp_servers.", "[x."),
+    ] {
+        let desk = Desk::new();
+        let home = home(&desk, &text);
+        let ran = run(&desk, "install", &home, &[]);
+        assert_eq!(ran.code, 0, "{text}: {ran:?}");
+        let with = config(&desk, &home);
+        assert!(
+            with.contains("\"lcm\"") && (!text.contains('\r') || !with.replace("\r\n", "").contains('\n')),
+            "{with}"
+        );
+        let was = contents(&home);
+        run(&desk, "install", &home, &[]);
+        assert_eq!(contents(&home), was, "{text}");
+        assert!(run(&desk, "doctor", &home, &[]).stdout.contains("mcp_servers has lcm, so agents"), "{with}");
+        run(&desk, "uninstall", &home, &[]);
+        assert_eq!(config(&desk, &home), text);
+    }
 }
 
 #[test]

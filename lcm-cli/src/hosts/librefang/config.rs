@@ -491,7 +491,7 @@ impl<'a> Config<'a> {
         match self.document.get_mut(SERVERS) {
             Some(Item::ArrayOfTables(list)) => list.retain(|table| !is_ours(table)),
             Some(Item::Value(Value::Array(list))) => {
-                list.retain(|value| !value.as_inline_table().is_some_and(|table| is_ours(table)))
+                list.retain(|value| !value.as_inline_table().is_some_and(is_ours));
             }
             _ => {}
         }

@@ -218,8 +218,8 @@ impl Agent {
     /// Whether it may use lcm's tools.
     pub(super) fn has(&self) -> bool {
         let is_in = |list: &[String], name: &str| list.iter().any(|known| known == name || known == "*");
-        let may = |tool: &&str| self.allowed.is_empty() || is_in(&self.allowed, tool);
-        is_in(&self.servers, NAME) && super::TOOLS.iter().all(|tool| may(&tool))
+        let may = |tool: &str| self.allowed.is_empty() || is_in(&self.allowed, tool);
+        is_in(&self.servers, NAME) && super::TOOLS.iter().all(|tool| may(tool))
     }
 
     pub(super) fn add(&mut self) {

@@ -402,11 +402,11 @@ impl LibreFangHome {
         for AgentFile { path, before, after } in agents {
             match after {
                 Err(refused) => {
-                    steps.push(step("agents", format!("{} stays as it is: it {}", path.display(), refused.what)))
+                    steps.push(step("agents", format!("{} stays as it is: it {}", path.display(), refused.what)));
                 }
                 Ok(None) => steps.push(step("agents", format!("{} stays as it is", path.display()))),
                 Ok(Some(after)) => {
-                    self.change(&path, &before, &after, ("agents", &[what.to_owned()]), now, is_dry, steps)?
+                    self.change(&path, &before, &after, ("agents", &[what.to_owned()]), now, is_dry, steps)?;
                 }
             }
         }
