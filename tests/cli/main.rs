@@ -19,6 +19,7 @@ mod settings;
 mod costs;
 mod doctor;
 mod install;
+mod librefang;
 mod refusals;
 mod terminal;
 mod process;

@@ -15,7 +15,9 @@ use lcm_engine::service::{IndexState, Service, Status};
 use super::Make;
 use super::install::{self, Where};
 use crate::error::{self, CliError, Outcome};
-use crate::hosts::hermes::{HermesHome, Step};
+use crate::hosts::files::Step;
+use crate::hosts::hermes::HermesHome;
+use crate::hosts::librefang::LibreFangHome;
 use crate::json;
 use crate::settings::{Layers, SettingArgs};
 use crate::ui::{self, Ui};
@@ -27,23 +29,28 @@ use crate::ui::{self, Ui};
 /// kept.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  lcm-cli doctor\n  lcm-cli doctor --home DIR --format json\n  lcm-cli doctor hermes"
+    after_help = "Examples:\n  lcm-cli doctor\n  lcm-cli doctor --home DIR --format json\n  lcm-cli doctor hermes\n  lcm-cli doctor librefang"
 )]
 pub(crate) struct DoctorArgs {
     /// Look at lcm in this agent's home instead; `--home` names that home then
     #[arg(value_name = "HOST")]
     host: Option<HostArg>,
-    /// A profile of the agent
+    /// A profile of the agent (hermes)
     #[arg(long, value_name = "NAME", requires = "host")]
     profile: Option<String>,
     /// The agent's Python; else that of the `hermes` on the path
     #[arg(long, value_name = "FILE", requires = "host")]
     python: Option<PathBuf>,
+    /// The program of LibreFang, to tell its version while no daemon runs; else the `librefang` on the path
+    #[arg(long, value_name = "FILE", requires = "host")]
+    program: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum HostArg {
     Hermes,
+    #[value(name = "librefang")]
+    LibreFang,
 }
 
 impl DoctorArgs {
@@ -92,16 +99,20 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    fn fine(part: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn fine(part: &'static str, what: impl Into<String>) -> Self {
         Self { part, grade: Grade::Fine, what: what.into(), advice: None }
     }
 
-    fn note(part: &'static str, what: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(crate) fn note(part: &'static str, what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { part, grade: Grade::Note, what: what.into(), advice: Some(advice.into()) }
     }
 
-    fn wrong(part: &'static str, what: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(crate) fn wrong(part: &'static str, what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { part, grade: Grade::Wrong, what: what.into(), advice: Some(advice.into()) }
+    }
+
+    pub(crate) fn is_fine(&self) -> bool {
+        self.grade == Grade::Fine
     }
 
     /// Something that failed.
@@ -120,6 +131,12 @@ pub(crate) fn run(
 
 /// Looks at lcm in an agent's home.
 pub(crate) fn of_host(args: &DoctorArgs, (home, env): Where<'_>, ui: &mut Ui) -> Result<Outcome, CliError> {
+    if let Some(HostArg::LibreFang) = args.host {
+        let home = LibreFangHome::find(home, env)?;
+        let mut findings = home.look(env, args.program.as_deref())?;
+        findings.push(of_data(&home.data()));
+        return tell(&findings, ui);
+    }
     let home = HermesHome::find(home, args.profile.as_deref(), env)?;
     let mut findings = vec![Finding::fine("directory", home.path.display().to_string())];
     let advice = "`lcm-cli install hermes` puts it right";
@@ -133,18 +150,22 @@ pub(crate) fn of_host(args: &DoctorArgs, (home, env): Where<'_>, ui: &mut Ui) ->
         (false, None) => Finding::note("agent", what, "lcm-cli doctor hermes --python FILE"),
         (false, Some(_)) => Finding::wrong("agent", what, advice),
     });
-    let data = home.data();
-    let advice = format!("`lcm-cli doctor --home {}` looks at the data", data.display());
-    findings.push(match data.join("CURRENT").exists().then(|| super::open(&data, Make::No)) {
-        Some(Ok(_)) => Finding::fine("data", data.display().to_string()),
-        Some(Err(error)) => Finding::wrong("data", error.sentence(), advice),
-        None => Finding::fine("data", format!("{} is made with the first conversation", data.display())),
-    });
+    findings.push(of_data(&home.data()));
     tell(&findings, ui)
 }
 
+/// Whether the data in a host's home can be read.
+fn of_data(data: &Path) -> Finding {
+    let advice = format!("`lcm-cli doctor --home {}` looks at the data", data.display());
+    match data.join("CURRENT").exists().then(|| super::open(data, Make::No)) {
+        Some(Ok(_)) => Finding::fine("data", data.display().to_string()),
+        Some(Err(error)) => Finding::wrong("data", error.sentence(), advice),
+        None => Finding::fine("data", format!("{} is made with the first conversation", data.display())),
+    }
+}
+
 /// Says what was found; the worst of it is how the command ends.
-fn tell(findings: &[Finding], ui: &mut Ui) -> Result<Outcome, CliError> {
+pub(crate) fn tell(findings: &[Finding], ui: &mut Ui) -> Result<Outcome, CliError> {
     let mut worst = Grade::Fine;
     for finding in findings {
         worst = worst.max(finding.grade);

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use lcm_core::Json;
 
+use super::doctor;
 use crate::error::{CliError, Outcome};
-use crate::hosts::hermes::{Asked, HermesHome, Step};
+use crate::hosts::files::Step;
+use crate::hosts::hermes::{Asked, HermesHome};
+use crate::hosts::librefang::{LibreFangHome, Way};
 use crate::json;
 use crate::moment;
 use crate::paths::Env;
@@ -17,7 +20,9 @@ use crate::ui::{self, Ui};
 /// Writes the plugin and this program into the agent's home and names lcm in its settings, of which a copy is kept. Asks the
 /// agent's own code whether it finds lcm then. Can be repeated, and is what brings an installed lcm up to date.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  lcm-cli install hermes\n  lcm-cli install hermes --profile work --dry-run")]
+#[command(
+    after_help = "Examples:\n  lcm-cli install hermes\n  lcm-cli install hermes --profile work --dry-run\n  lcm-cli install librefang"
+)]
 pub(crate) struct InstallArgs {
     #[command(subcommand)]
     host: InstallHost,
@@ -32,6 +37,16 @@ enum InstallHost {
         /// The agent's Python, to ask it whether it finds lcm; else that of the `hermes` on the path
         #[arg(long, value_name = "FILE")]
         python: Option<PathBuf>,
+    },
+    /// LibreFang; `--home` is its home, else `LIBREFANG_HOME`, else `~/.librefang`
+    #[command(name = "librefang")]
+    LibreFang {
+        /// As one process that the daemon keeps, instead of one for each hook; for a daemon that runs as root
+        #[arg(long)]
+        sidecar: bool,
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
@@ -49,6 +64,13 @@ pub(crate) struct UninstallArgs {
 enum UninstallHost {
     /// The Hermes Agent; `--home` is its home, else `HERMES_HOME`, else `~/.hermes`
     Hermes(HomeArgs),
+    /// LibreFang; `--home` is its home, else `LIBREFANG_HOME`, else `~/.librefang`
+    #[command(name = "librefang")]
+    LibreFang {
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -65,11 +87,15 @@ struct HomeArgs {
 pub(crate) type Where<'a> = (Option<&'a Path>, &'a Env<'a>);
 
 pub(crate) fn install(args: &InstallArgs, (home, env): Where<'_>, ui: &mut Ui) -> Result<Outcome, CliError> {
-    let InstallHost::Hermes { home: HomeArgs { profile, dry_run }, python } = &args.host;
+    let (HomeArgs { profile, dry_run }, python) = match &args.host {
+        InstallHost::Hermes { home, python } => (home, python),
+        InstallHost::LibreFang { sidecar, dry_run } => {
+            let way = if *sidecar { Way::Sidecar } else { Way::Plugin };
+            return install_librefang((home, env), way, *dry_run, ui);
+        }
+    };
     let home = HermesHome::find(home, profile.as_deref(), env)?;
-    let program = std::env::current_exe();
-    let program = program.map_err(|source| CliError::File { what: "find", path: "lcm-cli".into(), source })?;
-    show(&home.install(&program, &stamp(ui), *dry_run)?, *dry_run, ui)?;
+    show(&home.install(&this_program()?, &stamp(ui), *dry_run)?, *dry_run, ui)?;
     if *dry_run {
         return Ok(Outcome::Done);
     }
@@ -83,8 +109,37 @@ pub(crate) fn install(args: &InstallArgs, (home, env): Where<'_>, ui: &mut Ui) -
     Ok(if is_found || asked.is_none() { Outcome::Done } else { Outcome::Partly })
 }
 
+fn install_librefang((home, env): Where<'_>, way: Way, is_dry: bool, ui: &mut Ui) -> Result<Outcome, CliError> {
+    let home = LibreFangHome::find(home, env)?;
+    show(&home.install(&this_program()?, way, &stamp(ui), is_dry)?, is_dry, ui)?;
+    if is_dry {
+        return Ok(Outcome::Done);
+    }
+    let mut findings: Vec<_> = home.look_at_owner().into_iter().collect();
+    findings.extend(home.ask(Some(way), env)?);
+    let outcome = doctor::tell(&findings, ui)?;
+    ui.note("next: start the daemon anew, then `lcm-cli doctor librefang` looks at all of this again");
+    Ok(if outcome == Outcome::Damaged { Outcome::Partly } else { outcome })
+}
+
+/// The program that runs.
+fn this_program() -> Result<PathBuf, CliError> {
+    std::env::current_exe().map_err(|source| CliError::File { what: "find", path: "lcm-cli".into(), source })
+}
+
 pub(crate) fn uninstall(args: &UninstallArgs, (home, env): Where<'_>, ui: &mut Ui) -> Result<Outcome, CliError> {
-    let UninstallHost::Hermes(HomeArgs { profile, dry_run }) = &args.host;
+    let HomeArgs { profile, dry_run } = match &args.host {
+        UninstallHost::Hermes(home) => home,
+        UninstallHost::LibreFang { dry_run } => {
+            let home = LibreFangHome::find(home, env)?;
+            show(&home.uninstall(&stamp(ui), *dry_run)?, *dry_run, ui)?;
+            if !*dry_run {
+                doctor::tell(&home.ask(None, env)?, ui)?;
+                ui.note("next: start the daemon anew");
+            }
+            return Ok(Outcome::Done);
+        }
+    };
     let home = HermesHome::find(home, profile.as_deref(), env)?;
     show(&home.uninstall(&stamp(ui), *dry_run)?, *dry_run, ui)?;
     Ok(Outcome::Done)

@@ -3,9 +3,9 @@
 //! Everything is written beside and renamed, the settings last, so that an agent that starts meanwhile finds either what
 //! was there or what is meant to be. Data are never touched: they lie in `lcm` of the home, the plugin in `plugins/lcm`.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Write};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use lcm_core::Json;
 
+use super::files::{self, Step, private, write};
 use super::yaml::{self, Unclear};
 use crate::error::CliError;
 use crate::paths::Env;
@@ -67,14 +68,6 @@ os._exit(0)
 pub(crate) struct HermesHome {
     /// The directory: what the agent calls `HERMES_HOME`.
     pub(crate) path: PathBuf,
-}
-
-/// One thing that was done, or would be.
-pub(crate) struct Step {
-    /// The part.
-    pub(crate) part: &'static str,
-    /// What was done, as a sentence without a full stop.
-    pub(crate) what: String,
 }
 
 /// What an agent's own code says.
@@ -253,10 +246,7 @@ impl HermesHome {
         }
         let mode = fs::metadata(&path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
         if !before.is_empty() {
-            // Never in place of another copy, which may be of what its owner wrote.
-            let name = |more: &str| path.with_file_name(format!("{CONFIG}.before-lcm-{now}{more}"));
-            let mut names = std::iter::once(name("")).chain((2..).map(|nth| name(&format!("-{nth}"))));
-            let backup = names.find(|backup| !backup.exists()).unwrap_or_else(|| name(""));
+            let backup = files::backup(&path, now);
             if !is_dry {
                 write(&backup, before.as_bytes(), mode)?;
             }
@@ -377,32 +367,4 @@ fn answer(python: &Path, home: &Path) -> Result<Asked, String> {
         is_available,
         why: text("why"),
     })
-}
-
-/// Makes a folder that is its owner's alone.
-fn private(folder: &Path) -> Result<(), CliError> {
-    let fail = |source| CliError::File { what: "make", path: folder.to_owned(), source };
-    fs::create_dir_all(folder).map_err(fail)?;
-    fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(fail)
-}
-
-/// Writes a file whole or not at all.
-fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), CliError> {
-    let fail = |source| CliError::File { what: "write", path: path.to_owned(), source };
-    let folder = path.parent().ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?;
-    fs::create_dir_all(folder).map_err(fail)?;
-    let mut name: OsString = path.file_name().unwrap_or_default().to_owned();
-    name.push(".lcm-new");
-    let beside = folder.join(name);
-    let written = (|| {
-        let mut file = File::create(&beside)?;
-        file.set_permissions(Permissions::from_mode(mode))?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    })();
-    if written.is_err() {
-        drop(fs::remove_file(&beside));
-    }
-    written.map_err(fail)
 }
