@@ -55,8 +55,7 @@ fn with_somebody_serving_each_hook_writes_what_it_is_told_and_leaves_nothing() {
         assert_eq!(called.stderr, "", "{name}");
         assert!(!kind(&called.answer).is_empty(), "{name}: {:?}", called.answer);
     }
-    assert_eq!(host.spooled(), []);
-    assert!(!host.data().join(SPOOL_DIR).exists());
+    host.assert_only_what_waits_is_left();
     server.end();
 }
 
@@ -76,11 +75,11 @@ fn an_answer_is_never_longer_than_the_host_reads() {
 fn a_data_directory_with_a_long_path_is_served_and_spooled_to() {
     let host = Host::in_folder(&"long".repeat(40));
     let (_, request) = &requests()[1];
-    host.expect(request.as_bytes(), r#"{"type":"ok"}"#);
+    host.expect(request.as_bytes(), r#"{"type":"ingest_result","memories":[]}"#);
     assert_eq!(host.spooled().len(), 1);
     let server = host.serve();
-    host.expect(request.as_bytes(), r#"{"type":"ok"}"#);
-    assert_eq!(host.spooled().len(), 1);
+    host.expect(request.as_bytes(), r#"{"type":"ingest_result","memories":[]}"#);
+    assert_eq!(host.spooled(), [], "who serves takes in what was left");
     server.end();
 }
 
@@ -166,7 +165,10 @@ fn a_person_gets_help_and_the_command_does_the_same() {
     let (_, request) = &requests()[1];
     let home = folder::folder();
     let ran = host.desk.run_with(&["hook", "--home", &home.path().display().to_string()], request.as_bytes());
-    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "{\"type\":\"ok\"}\n", ""));
+    assert_eq!(
+        (ran.code, ran.stdout.as_str(), ran.stderr.as_str()),
+        (0, "{\"type\":\"ingest_result\",\"memories\":[]}\n", "")
+    );
     assert_eq!(spool::names(home.path()).unwrap().len(), 1);
     let ran = host.desk.run_with(&["hook", "--dry"], "[]");
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.lines().count()), (0, "{\"type\":\"ok\"}\n", 1));

@@ -89,6 +89,15 @@ impl Host {
         names.iter().map(|name| spool::read(&self.data, name).unwrap_or_else(|error| panic!("{error}"))).collect()
     }
 
+    /// While somebody serves, only what may still be a secret lies in the spool.
+    pub(crate) fn assert_only_what_waits_is_left(&self) {
+        for spooled in self.spooled() {
+            let request = Json::parse(&spooled.request).unwrap();
+            let kind = request.get("type").and_then(Json::as_str).unwrap_or_default().to_owned();
+            assert!(["assemble", "compact", "transform_tool_result"].contains(&&*kind), "{}", shown(&spooled.request));
+        }
+    }
+
     /// Starts a process that serves.
     pub(crate) fn serve(&self) -> Server {
         Server::start(&self.desk)

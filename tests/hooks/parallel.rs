@@ -21,7 +21,7 @@ const KILLS: usize = 5;
 const WINDOW_BYTES_MAX: usize = 600 << 10;
 
 /// Whether the verb `hook` keeps what it is told. Until it does, only the spool can be looked at.
-const IS_KEPT: bool = false;
+const IS_KEPT: bool = true;
 
 /// How many calls are made.
 fn calls() -> usize {

@@ -13,6 +13,7 @@ mod pool;
 mod options;
 mod verbs;
 mod idle;
+mod hooks;
 pub(crate) mod socket;
 mod parent;
 mod memory;
@@ -21,7 +22,7 @@ use std::io::{BufReader, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ use lcm_engine::{Engine, OpenOptions};
 
 use self::connection::{Call, Handler, lock};
 pub(crate) use self::connection::{Connection, Unanswered};
+pub(crate) use self::hooks::Served;
 use self::idle::Idle;
 use self::pool::Pool;
 use crate::error::CliError;
@@ -58,6 +60,8 @@ pub(crate) struct Server {
     config: Config,
     /// Opened by the first `initialize` that can.
     engine: Mutex<Option<Arc<Engine>>>,
+    /// Made by the first hook, or tool of a host with hooks, that asks.
+    hooks: OnceLock<Served>,
     pool: Pool,
     idle: Idle,
     /// Another one in every process, so that names of bases are nobody else's.
@@ -105,6 +109,7 @@ pub(crate) fn serve(
     let (end, ended) = mpsc::channel();
     let server = Arc::new(Server {
         engine: Mutex::new(None),
+        hooks: OnceLock::new(),
         pool: Pool::start().map_err(no_thread)?,
         idle: Idle::start().map_err(no_thread)?,
         stamp: stamp(),
@@ -155,6 +160,17 @@ impl Server {
         if let Some(made) = lock(&self.socket).take() {
             socket::remove(&self.config.home, &made);
         }
+    }
+
+    /// What is known of the hooks of the data directory.
+    pub(crate) fn hooks(&self) -> Result<&Served, CliError> {
+        if let Some(served) = self.hooks.get() {
+            return Ok(served);
+        }
+        let fail = |source| CliError::File { what: "prepare hooks in", path: self.config.home.clone(), source };
+        let served = Served::new(&self.config.home).map_err(fail)?;
+        // Of two that come at once, the first one's is everybody's.
+        Ok(self.hooks.get_or_init(|| served))
     }
 
     /// The store, made where there is none; without the secrets that the settings of the first who asked tell.

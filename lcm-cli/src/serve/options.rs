@@ -2,9 +2,11 @@
 
 use lcm_core::Json;
 use lcm_engine::compress::CompressOptions;
+use lcm_engine::hosts::librefang::HookOptions;
 use lcm_engine::service::RecallOptions;
 use std::time::Duration;
 
+use crate::commands::BY;
 use crate::json;
 use crate::settings::Settings;
 use lcm_engine::wire::frame::{Failure, Params};
@@ -63,6 +65,22 @@ impl CallOptions {
         let model = said.text("model")?;
         let window_tokens = window.unwrap_or_else(|| settings.number("compress.window_tokens"));
         Ok(Self { window_tokens, folding, recall, model, unknown: said.names() })
+    }
+
+    /// How hooks are answered by these.
+    pub(crate) fn hooks(&self, settings: &Settings) -> HookOptions {
+        HookOptions {
+            folding: self.folding.clone(),
+            recall: self.recall,
+            reads_across: settings.flag("tools.across_sessions"),
+            by: BY.to_owned(),
+        }
+    }
+
+    /// The same with another threshold.
+    pub(crate) fn with_threshold(&self, tokens: u64) -> Self {
+        let folding = CompressOptions { threshold_tokens: tokens.max(1), ..self.folding.clone() };
+        Self { folding, ..self.clone() }
     }
 
     /// What is in force, by the names under which it is set.

@@ -348,12 +348,23 @@ impl Asked<'_> {
 
     /// A request of a hook of LibreFang, answered with what the hook writes.
     fn hook(mut self) -> Result<Reply, Failure> {
-        if self.params.object("request")?.is_none() {
-            return Err(missing("request"));
+        let request = match self.params.take("request") {
+            Some(request @ Json::Object(_)) => request,
+            Some(_) => return Err(wrong("request", "an object")),
+            None => return Err(missing("request")),
+        };
+        let options = CallOptions::read(&mut self.params, &self.client.settings)?;
+        let (engine, now_ms) = (&self.client.engine, moment::now_ms());
+        let home = &self.server.config.home;
+        let served = self.server.hooks().map_err(|error| failure_of(&error))?;
+        let answered = served.answer(home, engine, request, &options.hooks(&self.client.settings), now_ms);
+        let answered = answered.map_err(|error| failure_of(&error))?;
+        if let Some((list, threshold)) = answered.settled {
+            let tokens = engine.weigh(&list.messages).map_err(failed)?;
+            let options = options.with_threshold(threshold);
+            self.server.idle.settled(engine, list, &options, tokens, self.client.model.clone());
         }
-        self.params.object("env")?;
-        // TODO(librefang): what the engine says of the request, as its text.
-        Ok(Reply::Text(br#"{"type":"ok"}"#.to_vec()))
+        Ok(Reply::Text(answered.text))
     }
 
     // ---- parameters that several verbs have

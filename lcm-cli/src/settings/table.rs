@@ -270,6 +270,13 @@ pub(crate) const TABLE: &[Setting] = &[
         "Whether the tools of one agent or person read what all others said too.",
     ),
     setting(
+        "tools.across_sessions",
+        Kind::Flag,
+        "",
+        "false",
+        "Whether an agent of LibreFang may read its other conversations with the same person; a call asks for them.",
+    ),
+    setting(
         "serve.socket",
         Kind::Flag,
         "",
