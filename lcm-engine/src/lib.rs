@@ -53,9 +53,9 @@ use crate::service::{
     AssembleRequest, Assembled, CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion,
     ExportRecord, ExportRequest, GrepPage, GrepRequest, HistoryChanged, ImportOptions, Imported, InMessage,
     IngestRequest, Ingested, LogPage, LogRequest, OpsPage, OpsRequest, PinRequest, PinSet, Progress, ReadPage,
-    ReadRequest, RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest, SelectRequest, Selected, Service,
-    SessionDescription, SessionEntry, SessionKey, Spent, Status, ToolAnswer, ToolCall, TurnRequest, Turned,
-    UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
+    ReadRequest, Reader, RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest, SelectRequest, Selected, Service,
+    SessionDescription, SessionEntry, SessionKey, Spent, Status, ToolAnswer, ToolCall, TranscriptRequest, TurnRequest,
+    Turned, UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
 };
 use crate::turn::{Live, Sent};
 use crate::usage::Usage;
@@ -153,6 +153,21 @@ impl Engine {
     /// When the database or the disk fails; truth is untouched.
     pub fn catch_up(&self) -> Result<IndexStatus, EngineError> {
         Ok(self.store.catch_up(Pace::Gentle, &|_| {})?)
+    }
+
+    /// What a reader may see; `None` for nothing.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn seen_by(&self, reader: &Reader) -> Result<Option<Scope>, EngineError> {
+        tools::seen_by(&self.store, reader)
+    }
+
+    /// The newest messages of a session as Markdown, quoted, and how to read on; where there is none, a sentence that
+    /// says why.
+    #[must_use]
+    pub fn transcript(&self, request: &TranscriptRequest) -> ToolAnswer {
+        tools::transcript(&self.store, request)
     }
 
     fn sent<'a>(&'a self, messages: &'a [InMessage]) -> Sent<'a> {

@@ -11,6 +11,7 @@ pub(crate) mod grep;
 pub(crate) mod import;
 pub(crate) mod install;
 pub(crate) mod log;
+pub(crate) mod mcp;
 pub(crate) mod pin;
 pub(crate) mod repair;
 pub(crate) mod replay;
@@ -88,6 +89,7 @@ pub(crate) fn run(
         Command::Replay(args) => replay::run(&args, parsed.global.home.as_deref(), &layers, stdin, ui),
         Command::Select(args) => select::run(&args, &layers, &open()?, ui),
         Command::Serve(args) => serve::run(&args, &layers, stdin, ui),
+        Command::Mcp(args) => mcp::run(&args, &layers, stdin, ui),
         Command::Doctor(_) => doctor::run(&layers, |make| self::open(&home, make), ui),
         Command::Install(_) | Command::Uninstall(_) => unreachable!("they were carried out above"),
     }

@@ -6,8 +6,8 @@ use lcm_core::{Json, Owner};
 use lcm_engine::compress::summary::Summarizer;
 use lcm_engine::error::{EngineError, StoreError};
 use lcm_engine::service::{
-    Branches, CompressRequest, OwnerPattern, Owners, Reader, Scope, SelectRequest, Service, SessionKey, ToolBounds,
-    ToolCall, TurnRequest, Turned,
+    Branches, CompressRequest, OwnerPattern, Owners, Reader, Scope, Sees, SelectRequest, Service, SessionKey,
+    ToolBounds, ToolCall, TurnRequest, Turned,
 };
 use lcm_engine::{DEFAULT_AGENT, DEFAULT_PERSON, tools};
 
@@ -432,8 +432,8 @@ impl Asked<'_> {
             }
         }
         let is_confined = self.params.flag("confined")?;
-        let sees_all = self.client.settings.flag("tools.all_owners");
-        Ok(Reader { owner: key.owner, session, given, is_confined, sees_all })
+        let sees = if self.client.settings.flag("tools.all_owners") { Sees::All } else { Sees::Own };
+        Ok(Reader { owner: key.owner, session, given, is_confined, sees, is_outside: false })
     }
 
     fn with_notes(&self, mut entries: Vec<(&'static str, Json)>, options: &CallOptions) -> Json {

@@ -69,7 +69,7 @@ fn any_arguments_are_answered_in_one_line_within_bounds() {
     let mut random = Random::of_test(7);
     let parameters = lcm_engine::tools::parameters();
     let long = long_value();
-    let bounds = [ToolBounds::default(), ToolBounds { tokens_max: 1500, chars_max: 6000 }];
+    let bounds = [ToolBounds::default(), ToolBounds { tokens_max: 1500, chars_max: 6000, bytes_max: usize::MAX }];
     let mut errors = 0;
     for round in 0..1500 {
         let tool = *random.pick(&NAMES);
