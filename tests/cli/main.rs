@@ -22,6 +22,7 @@ mod install;
 mod refusals;
 mod terminal;
 mod process;
+mod watch;
 
 use lcm_tests::run::{Desk, Ran};
 

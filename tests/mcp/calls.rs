@@ -75,7 +75,8 @@ fn tools_are_offered_under_short_names_or_long_ones_and_answer_to_both() {
 
 #[test]
 fn a_tool_that_is_not_there_is_an_error_that_names_those_which_are() {
-    let mut client = Client::open(&Desk::new(), &[], "{}");
+    let desk = Desk::new();
+    let mut client = Client::open(&desk, &[], "{}");
     let told = client.ask(1, "tools/call", r#"{"name":"gerp","arguments":{}}"#);
     let (code, why) = error(&told);
     assert_eq!(code, -32602);
@@ -84,7 +85,8 @@ fn a_tool_that_is_not_there_is_an_error_that_names_those_which_are() {
 
 #[test]
 fn a_wrong_argument_is_an_error_of_the_tool() {
-    let mut client = Client::open(&Desk::new(), &[], "{}");
+    let desk = Desk::new();
+    let mut client = Client::open(&desk, &[], "{}");
     let result = client.call("grep", r#"{"query":"x","limit":"many"}"#);
     assert_eq!(at(&result, &["isError"]).as_bool(), Some(true));
     assert!(text(&result, &["structuredContent", "error"]).starts_with("limit is "));

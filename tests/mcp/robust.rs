@@ -7,7 +7,8 @@ use super::child::{Client, at, desk, error, request, said};
 
 #[test]
 fn lines_that_are_no_message_are_told_so() {
-    let mut client = Client::open(&Desk::new(), &[], "{}");
+    let desk = Desk::new();
+    let mut client = Client::open(&desk, &[], "{}");
     for (line, code) in [
         ("nonsense", -32700),
         ("{\"jsonrpc\":", -32700),
@@ -26,10 +27,10 @@ fn lines_that_are_no_message_are_told_so() {
         (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#, -32602),
         (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}"#, -32602),
         (r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{}}"#, -32602),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"cursor":7}}"#, -32602),
     ] {
         client.say(line);
-        assert_eq!(error(&client.told()).0, code, "{line:.80}");
+        let told = client.told();
+        assert_eq!(error(&told).0, code, "{line:.80}: {told:?}");
     }
     let long = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{}"}}}}"#, "x".repeat(17 << 20));
     client.say(&long);
@@ -40,7 +41,8 @@ fn lines_that_are_no_message_are_told_so() {
 
 #[test]
 fn what_wants_no_answer_gets_none() {
-    let mut client = Client::open(&Desk::new(), &[], "{}");
+    let desk = Desk::new();
+    let mut client = Client::open(&desk, &[], "{}");
     for line in [
         "",
         "  ",

@@ -10,6 +10,7 @@
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, BufReader, Read, Write};
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -45,11 +46,14 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Starts the threads.
+    /// Starts the threads; gives also what tells when all is written that was to be.
     ///
     /// # Errors
     /// When the machine gives none.
-    pub(super) fn start(input: Box<dyn Read + Send>, mut output: Box<dyn Write + Send>) -> io::Result<Self> {
+    pub(super) fn start(
+        input: Box<dyn Read + Send>,
+        mut output: Box<dyn Write + Send>,
+    ) -> io::Result<(Self, Receiver<()>)> {
         let (heard, hears) = mpsc::channel(WAITING_MAX);
         let read = move || {
             let mut input = BufReader::with_capacity(READ_BYTES, input);
@@ -69,7 +73,10 @@ impl Lines {
             }
         };
         let (say, mut said) = mpsc::channel::<Vec<u8>>(WAITING_MAX);
+        let (ending, written) = std::sync::mpsc::channel();
         let write = move || {
+            // Dropped with the thread, which whoever waits for it is told by.
+            let _ending: Sender<()> = ending;
             while let Some(line) = said.blocking_recv() {
                 // That nobody reads any more shows at the input, too.
                 if output.write_all(&line).and_then(|()| output.flush()).is_err() {
@@ -79,14 +86,15 @@ impl Lines {
         };
         thread::Builder::new().name("lcm-read".to_owned()).spawn(read)?;
         thread::Builder::new().name("lcm-write".to_owned()).spawn(write)?;
-        Ok(Self {
+        let lines = Self {
             input: hears,
             output: say,
             waiting: VecDeque::new(),
             running: Arc::default(),
             is_begun: false,
             gone: watch::Sender::new(false),
-        })
+        };
+        Ok((lines, written))
     }
 
     /// Tells when nothing more comes in.

@@ -15,6 +15,7 @@ mod sampling;
 
 use std::io::{Read, Write};
 use std::thread;
+use std::time::Duration;
 
 use rmcp::ServiceExt;
 use tokio::runtime;
@@ -27,6 +28,9 @@ use crate::serve::{self, Server, no_thread};
 
 /// Bytes of one text that is given, in UTF-8. Hosts put more than 16,384 aside and show a stub.
 const TEXT_BYTES_MAX: usize = 16_000;
+
+/// How long what is to be written at the end may wait for somebody who reads it.
+const LAST_LINES_MAX: Duration = Duration::from_secs(2);
 
 /// What a process goes by.
 pub(crate) struct Config {
@@ -49,15 +53,15 @@ pub(crate) fn serve(
     let no_thread = no_thread("mcp");
     let server = Server::start_beside(config.serve)?;
     // The first call finds it open, and a hook its socket; the client is greeted meanwhile.
-    let opening = server.clone();
+    let opener = server.clone();
     let open = move || {
-        if let Err(failure) = opening.open() {
+        if let Err(failure) = opener.open() {
             tracing::warn!("{}", failure.message);
         }
     };
-    thread::Builder::new().name("lcm-open".to_owned()).spawn(open).map_err(no_thread)?;
+    let opening = thread::Builder::new().name("lcm-open".to_owned()).spawn(open).map_err(no_thread)?;
     let runtime = runtime::Builder::new_current_thread().enable_time().build().map_err(no_thread)?;
-    let lines = Lines::start(input, output).map_err(no_thread)?;
+    let (lines, written) = Lines::start(input, output).map_err(no_thread)?;
     let gone = lines.gone();
     let room = Room::new(server.clone(), config.scope, config.callers, gone);
     runtime.block_on(async {
@@ -72,6 +76,10 @@ pub(crate) fn serve(
         }
     });
     runtime.shutdown_background();
+    // A client that has gone may have left without reading; then nothing is waited for.
+    drop(written.recv_timeout(LAST_LINES_MAX));
+    // Else its socket would be made behind our back. It ends in any case, and a panic in it was told.
+    drop(opening.join());
     server.close();
     Ok(())
 }
