@@ -155,12 +155,18 @@ impl Engine {
         Ok(self.store.catch_up(Pace::Gentle, &|_| {})?)
     }
 
-    /// What a reader may see; `None` for nothing.
+    /// The newest sessions that a reader may see: at most so many of those with a number below this one, newest first, each
+    /// with how many messages it goes on with.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn seen_by(&self, reader: &Reader) -> Result<Option<Scope>, EngineError> {
-        tools::seen_by(&self.store, reader)
+    pub fn sessions_seen(
+        &self,
+        reader: &Reader,
+        below: SessionId,
+        max: usize,
+    ) -> Result<Vec<(Session, u64)>, EngineError> {
+        tools::sessions(&self.store, reader, below, max)
     }
 
     /// The newest messages of a session as Markdown, quoted, and how to read on; where there is none, a sentence that

@@ -30,10 +30,10 @@ impl Watching {
         let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let told = say.clone();
         std::thread::spawn(move || {
-            BufReader::new(out).lines().map_while(Result::ok).for_each(|line| drop(say.send(line)))
+            BufReader::new(out).lines().map_while(Result::ok).for_each(|line| drop(say.send(line)));
         });
         std::thread::spawn(move || {
-            BufReader::new(err).lines().map_while(Result::ok).for_each(|line| drop(told.send(line)))
+            BufReader::new(err).lines().map_while(Result::ok).for_each(|line| drop(told.send(line)));
         });
         Self { child, lines }
     }
@@ -43,7 +43,7 @@ impl Watching {
     }
 
     /// New messages of the next file that is taken in.
-    fn new(&self) -> u64 {
+    fn taken(&self) -> u64 {
         let line = self.line();
         let json = Json::parse(line.as_bytes()).unwrap_or_else(|_| panic!("{line}"));
         json.get("new").and_then(Json::as_u64).unwrap()
@@ -79,7 +79,7 @@ fn what_is_new_in_files_and_folders_comes_in_once() {
     let file = desk.path("agents/deep/one.jsonl").display().to_string();
     append(&file, &lines[..10].concat());
     let watching = Watching::start(&desk, &[&desk.path("agents").display().to_string()]);
-    let mut all = watching.new();
+    let mut all = watching.taken();
     assert!(all > 0);
     // Half a line waits for its other half.
     let (half, rest) = lines[10].split_at(40);
@@ -90,18 +90,18 @@ fn what_is_new_in_files_and_folders_comes_in_once() {
     let imported = plain.run(&["import", &fixture("import/claude-code.jsonl"), "--format", "json"]);
     let expected = json_lines(&imported)[0].get("new").and_then(Json::as_u64).unwrap();
     while all < expected {
-        all += watching.new();
+        all += watching.taken();
     }
     assert_eq!(all, expected);
     // A file that comes later, in a folder that was there, of another program.
     fs::copy(fixture("import/codex.jsonl"), desk.path("agents/deep/er/two.jsonl")).unwrap();
-    assert_eq!(watching.new(), 12);
+    assert_eq!(watching.taken(), 12);
     assert_eq!(watching.end(Signal::TERM), Vec::<String>::new());
     assert_eq!(desk.run(&["check"]).code, 0);
     // The same again: nothing is new, and nothing is said.
     let watching = Watching::start(&desk, &[&desk.path("agents").display().to_string()]);
     append(&desk.path("agents/three.jsonl").display().to_string(), "{\"role\":\"user\",\"content\":\"a\"}\n");
-    assert_eq!(watching.new(), 1);
+    assert_eq!(watching.taken(), 1);
     assert_eq!(watching.end(Signal::INT), Vec::<String>::new());
 }
 
@@ -121,7 +121,7 @@ fn what_cannot_be_read_is_named_once_and_the_rest_goes_on() {
     assert!(told.iter().any(|line| line.contains("line 2")), "{told:?}");
     assert!(told.iter().any(|line| line.contains("\"new\":1")), "{told:?}");
     append(&later, "{\"role\":\"user\",\"content\":\"b\"}\n");
-    assert_eq!(watching.new(), 1);
+    assert_eq!(watching.taken(), 1);
     assert_eq!(watching.end(Signal::TERM), Vec::<String>::new());
 }
 

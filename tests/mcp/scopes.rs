@@ -59,7 +59,7 @@ fn each_scope_reads_its_own_and_nothing_else() {
                 assert_eq!(at(&result, &["isError"]).as_bool(), Some(!is_seen), "{told} {tool} {arguments}");
                 assert_eq!(
                     said(&result).contains("zeppelin "),
-                    is_seen && tool != "describe" || is_seen && arguments.contains("\"id\""),
+                    is_seen && (tool != "describe" || arguments.contains("\"id\"")),
                     "{told} {tool} {arguments}"
                 );
             }

@@ -77,7 +77,7 @@ pub(crate) fn serve(
     });
     runtime.shutdown_background();
     // A client that has gone may have left without reading; then nothing is waited for.
-    drop(written.recv_timeout(LAST_LINES_MAX));
+    written.recv_timeout(LAST_LINES_MAX).ok();
     // Else its socket would be made behind our back. It ends in any case, and a panic in it was told.
     drop(opening.join());
     server.close();

@@ -3,7 +3,7 @@
 
 use lcm_core::{Arrival, Json, SessionId};
 use lcm_engine::Engine;
-use lcm_engine::service::{Reader, Service, ToolAnswer, ToolBounds, ToolCall, TranscriptRequest};
+use lcm_engine::service::{Reader, Service, Session, ToolAnswer, ToolBounds, ToolCall, TranscriptRequest};
 use lcm_engine::tools;
 use rmcp::RoleServer;
 use rmcp::model::{ErrorData, ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
@@ -13,6 +13,7 @@ use super::TEXT_BYTES_MAX;
 use super::room::{Room, Unread, by, caller, shown};
 use crate::error;
 use crate::moment;
+use crate::ui;
 
 /// What resources of ours begin with.
 const SCHEME: &str = "lcm://";
@@ -65,18 +66,14 @@ pub(super) async fn list(
 }
 
 fn sessions(engine: &Engine, reader: &Reader, before: u64) -> Result<(Vec<Resource>, Option<u64>), String> {
-    let told = |error| error::chain(&error);
-    let Some(scope) = engine.seen_by(reader).map_err(told)? else { return Ok((Vec::new(), None)) };
-    let mut found = engine.sessions(&scope).map_err(told)?;
-    found.retain(|entry| entry.session.id < SessionId(before));
-    found.sort_by_key(|entry| std::cmp::Reverse(entry.session.id));
+    let found = engine.sessions_seen(reader, SessionId(before), PAGE + 1);
+    let mut found = found.map_err(|error| error::chain(&error))?;
     let has_more = found.len() > PAGE;
     found.truncate(PAGE);
-    let next = found.last().filter(|_| has_more).map(|entry| entry.session.id.0);
-    let resource = |entry: &lcm_engine::service::SessionEntry| {
-        let session = &entry.session;
+    let next = found.last().filter(|_| has_more).map(|(session, _)| session.id.0);
+    let resource = |(session, messages): &(Session, u64)| {
         Resource::new(format!("{SCHEME}session/{}", session.id), tools::name_of(session))
-            .with_description(format!("{} messages, {} tokens", entry.messages, entry.tokens))
+            .with_description(ui::counted(*messages, "message"))
             .with_mime_type(MARKDOWN)
     };
     Ok((found.iter().map(resource).collect(), next))

@@ -27,8 +27,8 @@ mod status;
 mod pin;
 mod transcript;
 
-use lcm_core::Json;
-use lcm_store::{Scope, Session, Store, StoreError};
+use lcm_core::{Json, SessionId};
+use lcm_store::{Session, Store, StoreError};
 
 use self::arguments::{Arguments, Tool, short};
 use crate::error::EngineError;
@@ -135,16 +135,28 @@ pub(crate) fn call(store: &Store, call: &ToolCall<'_>) -> ToolAnswer {
     }
 }
 
-/// What a reader may see; `None` for nothing.
-pub(crate) fn seen_by(store: &Store, reader: &Reader) -> Result<Option<Scope>, EngineError> {
+/// The newest sessions that a reader may see, below a number, each with how many messages it goes on with.
+pub(crate) fn sessions(
+    store: &Store,
+    reader: &Reader,
+    below: SessionId,
+    max: usize,
+) -> Result<Vec<(Session, u64)>, EngineError> {
     let snapshot = store.snapshot()?;
     let seen = access::Access::new(&snapshot, reader).and_then(|access| access.all());
-    match seen {
-        Ok(scope) => Ok(scope),
-        Err(ToolError::Engine(error)) => Err(error),
+    let scope = match seen {
+        Ok(Some(scope)) => scope,
+        Err(ToolError::Engine(error)) => return Err(error),
         // Whatever cannot be named clearly is nothing.
-        Err(ToolError::Said(_)) => Ok(None),
-    }
+        Ok(None) | Err(ToolError::Said(_)) => return Ok(Vec::new()),
+    };
+    let mut sessions = snapshot.sessions(&scope)?;
+    sessions.retain(|session| session.id < below);
+    sessions.sort_by_key(|session| std::cmp::Reverse(session.id));
+    sessions.truncate(max);
+    let counted = |session: Session| Ok((snapshot.log_len(session.timeline)?, session));
+    let counted: Result<Vec<_>, StoreError> = sessions.into_iter().map(counted).collect();
+    Ok(counted?.into_iter().map(|(messages, session)| (session, messages)).collect())
 }
 
 /// The newest messages of a session, as text.

@@ -26,7 +26,7 @@ def check(what, is_so):
 
 
 def store(home):
-    source = pathlib.Path(home) / "said.json"
+    source = pathlib.Path(home).with_name("said.json")
     source.write_text(json.dumps([{"role": "user", "content": said} for said in SAID]))
     done = subprocess.run(
         [CLI, "import", str(source), "--session", "one"], env={**os.environ, "LCM_HOME": home}, capture_output=True, text=True
@@ -129,7 +129,8 @@ async def scopes(home):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as home:
+    with tempfile.TemporaryDirectory() as folder:
+        home = os.path.join(folder, "data")
         store(home)
         for part in (calls, giving_up, without_a_handshake, scopes):
             anyio.run(part, home)
