@@ -84,7 +84,7 @@ impl Host {
             arguments: arguments.to_string().as_bytes(),
             reader,
             // Benchmarks ask for more hits at once than a model would read.
-            bounds: ToolBounds { tokens_max: u64::MAX, chars_max: usize::MAX },
+            bounds: ToolBounds { tokens_max: u64::MAX, chars_max: usize::MAX, bytes_max: usize::MAX },
             model: None,
             by: BY.to_owned(),
             now_ms: now_ms(),

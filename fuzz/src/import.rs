@@ -24,7 +24,7 @@ pub fn import(bytes: &[u8]) {
     let whole = decoded(&mut { bytes }, None);
     let in_pieces = decoded(&mut Pieces { rest: bytes, most: 1 + bytes.len() / 8 }, None);
     assert_eq!(whole, in_pieces, "what is decoded depends on how the file is read");
-    for format in [Format::OpenAi, Format::ClaudeCode, Format::Export] {
+    for format in [Format::OpenAi, Format::ClaudeCode, Format::Codex, Format::Export] {
         decoded(&mut { bytes }, Some(format));
     }
     rows_become_a_session(bytes);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    check, compress, config, describe, doctor, expand, export, grep, hook, import, install, log, pin, repair, replay,
-    select, serve, sessions, show, status, undo, unfold, why,
+    check, compress, config, describe, doctor, expand, export, grep, hook, import, install, log, mcp, pin, repair,
+    replay, select, serve, sessions, show, status, undo, unfold, why,
 };
 
 /// Keep every message of an agent, find it again, give it back
@@ -88,6 +88,7 @@ pub(crate) enum Command {
     Select(select::SelectArgs),
     Serve(serve::ServeArgs),
     Hook(hook::HookArgs),
+    Mcp(mcp::McpArgs),
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
     Export(export::ExportArgs),

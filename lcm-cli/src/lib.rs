@@ -3,7 +3,8 @@
 //! [`run`] is all of it; [`main`] gives it the real world. A command asks the service and hands what it says to the
 //! `Ui`; it decides nothing else. Modules in reading order: `args` is what can be asked, `commands` answer,
 //! `import` opens what people have, `folding` says how lists are folded, `paths` says where the store is, `settings` what
-//! is set and where, `summarize` asks models, `serve` speaks the wire, `hook` is a process that asks whoever serves, `target` writes files, `ui` shows, `error`
+//! is set and where, `summarize` asks models, `serve` speaks the wire, `mcp` the Model Context Protocol, `hook` is a process
+//! that asks whoever serves, `target` writes files, `ui` shows, `error`
 //! explains.
 
 mod args;
@@ -13,6 +14,7 @@ mod hosts;
 mod folding;
 mod hook;
 mod json;
+mod mcp;
 mod moment;
 mod paths;
 mod serve;

@@ -53,9 +53,9 @@ use crate::service::{
     AssembleRequest, Assembled, CompressRequest, Compressed, Description, Entry, ExpandRequest, Expansion,
     ExportRecord, ExportRequest, GrepPage, GrepRequest, HistoryChanged, ImportOptions, Imported, InMessage,
     IngestRequest, Ingested, LogPage, LogRequest, OpsPage, OpsRequest, OwnerPattern, Owners, PinRequest, PinSet,
-    Progress, ReadPage, ReadRequest, RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest, SelectRequest,
-    Selected, Service, SessionDescription, SessionEntry, SessionKey, Spent, Status, ToolAnswer, ToolCall, TurnRequest,
-    Turned, UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
+    Progress, ReadPage, ReadRequest, Reader, RewriteRequest, Rewritten, Scope, SearchPage, SearchRequest,
+    SelectRequest, Selected, Service, SessionDescription, SessionEntry, SessionKey, Spent, Status, ToolAnswer,
+    ToolCall, TranscriptRequest, TurnRequest, Turned, UndoRequest, Undone, UnfoldRequest, ViewPage, ViewRequest, Why,
 };
 use crate::turn::{Live, Sent};
 use crate::usage::Usage;
@@ -205,6 +205,27 @@ impl Engine {
     fn id_of(&self, source: &str, message: &InMessage) -> Result<NodeId, EngineError> {
         let messages = std::slice::from_ref(message);
         turn::id_of(Sent { messages, redactor: self.redactor.as_ref(), format: HostFormat::of(source) })
+    }
+
+    /// The newest sessions that a reader may see: at most so many of those with a number below this one, newest first, each
+    /// with how many messages it goes on with.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn sessions_seen(
+        &self,
+        reader: &Reader,
+        below: SessionId,
+        max: usize,
+    ) -> Result<Vec<(Session, u64)>, EngineError> {
+        tools::sessions(&self.store, reader, below, max)
+    }
+
+    /// The newest messages of a session as Markdown, quoted, and how to read on; where there is none, a sentence that
+    /// says why.
+    #[must_use]
+    pub fn transcript(&self, request: &TranscriptRequest) -> ToolAnswer {
+        tools::transcript(&self.store, request)
     }
 
     fn sent<'a>(&'a self, messages: &'a [InMessage]) -> Sent<'a> {

@@ -23,6 +23,7 @@ mod librefang;
 mod refusals;
 mod terminal;
 mod process;
+mod watch;
 
 use lcm_tests::run::{Desk, Ran};
 

@@ -3,39 +3,50 @@
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use lcm_core::{Json, Owner};
 use lcm_engine::hosts::{DecodeError, Decoded, Fault, Format, Incoming, Spot};
+use lcm_engine::redact::Redactor;
 use lcm_engine::service::{ImportOptions, Service};
 use lcm_engine::{DEFAULT_AGENT, DEFAULT_PERSON};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{BY, Make};
 use crate::error::{self, CliError, Outcome};
+use crate::import::watch::Watched;
 use crate::import::{ReadError, Source, SourceError};
 use crate::json;
-use crate::settings::{Layers, SettingArgs};
+use crate::settings::{Layers, SettingArgs, Settings};
 use crate::ui::{self, Ui, Unit};
 
 /// Take in conversations from files
 ///
 /// Takes message lists in OpenAI's format (JSON, or JSON lines of messages, requests or sessions), session files of
-/// Claude Code, the state.db of a Hermes Agent (read-only, also while it runs), and our own exports; .gz is unpacked.
-/// The format is told from the content. What is there already is not taken twice. A line or element that is broken
-/// is named and the rest is taken; the exit code is then 4.
+/// Claude Code and of Codex, the state.db of a Hermes Agent (read-only, also while it runs), and our own exports; .gz is
+/// unpacked. The format is told from the content. What is there already is not taken twice. A line or element that is
+/// broken is named and the rest is taken; the exit code is then 4.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  lcm-cli import ~/.claude/projects/*/*.jsonl\n  lcm-cli import ~/.hermes/state.db\n  \
+                        lcm-cli import --watch ~/.claude/projects ~/.codex/sessions\n  \
                         curl -s https://example.com/chat.json | lcm-cli import - --session chat"
 )]
 pub(crate) struct ImportArgs {
-    /// Files; - for standard input
+    /// Files; - for standard input; with --watch also folders, with the .jsonl files in them
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    /// Go on: take in what is new whenever a file has grown, and files that are new; ends with Ctrl-C
+    #[arg(long, conflicts_with = "session")]
+    watch: bool,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = interval, requires = "watch")]
+    interval: Duration,
     /// Take the files as this format
     #[arg(long = "as", value_name = "FORMAT", value_parser = format)]
     as_format: Option<Format>,
@@ -70,6 +81,12 @@ pub(super) fn format(name: &str) -> Result<Format, String> {
     })
 }
 
+/// Reads the time between two looks.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.05..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "seconds, from 0.05 to 86400".to_owned())
+}
+
 /// What came of a file.
 #[derive(Default)]
 struct Report {
@@ -92,7 +109,11 @@ pub(crate) fn run(
     stdin: Box<dyn Read + Send>,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
-    let redactor = layers.settings(&args.settings, ui)?.redactor()?;
+    let settings = layers.settings(&args.settings, ui)?;
+    let redactor = settings.redactor()?;
+    if args.watch {
+        return watch(&args, layers.home, &settings, ui);
+    }
     let open = || super::open_to_take_in(layers.home, Make::Yes, redactor);
     let mut stdin = Some(stdin);
     let sources: Result<Vec<Source>, CliError> = args.files.iter().map(|path| Source::new(path, &mut stdin)).collect();
@@ -116,6 +137,106 @@ pub(crate) fn run(
     };
     let reports = import.reports.into_inner().unwrap_or_else(PoisonError::into_inner);
     finish(reports, index, ui)
+}
+
+/// Takes in what is new until somebody ends it.
+fn watch(args: &ImportArgs, home: &Path, settings: &Settings, ui: &mut Ui) -> Result<Outcome, CliError> {
+    if args.files.iter().any(|path| path == Path::new("-")) {
+        return Err(CliError::usage("- cannot be followed: it is read once", "name files or folders"));
+    }
+    let fail = |source| CliError::File { what: "wait for", path: "signals".into(), source };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
+    let signals = {
+        let _runtime = runtime.enter();
+        [SignalKind::interrupt(), SignalKind::terminate()].map(signal)
+    };
+    let [interrupt, terminate] = signals;
+    let (mut interrupt, mut terminate) = (interrupt.map_err(fail)?, terminate.map_err(fail)?);
+    let mut watched = Watched::new(args.files.clone());
+    let mut told: HashSet<String> = HashSet::new();
+    loop {
+        let found = watched.look(SystemTime::now());
+        for (path, error) in found.unread {
+            say_once(&mut told, format!("{}: {error}", path.display()), ui);
+        }
+        for path in found.changed {
+            let begun = Instant::now();
+            if !take_in(args, home, settings.redactor()?, &path, &mut told, ui)? {
+                watched.forget(&path);
+            }
+            watched.rest(&path, SystemTime::now(), begun.elapsed());
+        }
+        ui.flush()?;
+        let is_over = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => true,
+                _ = terminate.recv() => true,
+                () = tokio::time::sleep(args.interval) => false,
+            }
+        });
+        if is_over {
+            return Ok(Outcome::Done);
+        }
+    }
+}
+
+/// Takes in a file that has changed; whether it is done with. What cannot be taken is told once, and the next file
+/// follows.
+fn take_in(
+    args: &ImportArgs,
+    home: &Path,
+    redactor: Option<Redactor>,
+    path: &Path,
+    told: &mut HashSet<String>,
+    ui: &mut Ui,
+) -> Result<bool, CliError> {
+    let source = match Source::new(path, &mut None) {
+        Ok(source) => source,
+        Err(error) => {
+            say_once(told, error.told(), ui);
+            return Ok(true);
+        }
+    };
+    let reports = Mutex::new(vec![Report { file: source.shown(), ..Report::default() }]);
+    let import = Import { args, reports, read: Arc::default(), bytes: source.bytes() };
+    let open = || super::open_to_take_in(home, Make::Yes, redactor);
+    let mut is_done = true;
+    match import.stream(vec![source], open, ui) {
+        Ok(None) => {}
+        Ok(Some(what)) => say_once(told, format!("the search index is not up to date: {what}"), ui),
+        // A store that is busy or a disk that is full is not for ever.
+        Err(error) => {
+            is_done = false;
+            say_once(told, error.told(), ui);
+        }
+    }
+    let reports = import.reports.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for report in reports {
+        for fault in report.faults.iter().take(FAULTS_SHOWN) {
+            say_once(told, format!("{}: {}: {}", report.file, fault.at, fault.what), ui);
+        }
+        match &report.failed {
+            None | Some(SourceError::Decode(DecodeError::Empty) | SourceError::Database(ReadError::Empty)) => {}
+            Some(error) => say_once(told, format!("{}: {}", report.file, error::chain(error)), ui),
+        }
+        if report.new == 0 && report.branches == 0 {
+            continue;
+        }
+        if ui.is_json() {
+            ui.json(&report.json())?;
+        } else {
+            // What was passed over and what is wrong is the same each time.
+            Report { passed: Vec::new(), faults: Vec::new(), lost: 0, noted: 0, ..report }.show(ui)?;
+        }
+    }
+    Ok(is_done)
+}
+
+/// Says something, once.
+fn say_once(told: &mut HashSet<String>, what: String, ui: &mut Ui) {
+    if told.len() < FAULTS_KEPT && told.insert(what.clone()) {
+        ui.note(what);
+    }
 }
 
 struct Import<'a> {

@@ -12,6 +12,7 @@ pub(crate) mod hook;
 pub(crate) mod import;
 pub(crate) mod install;
 pub(crate) mod log;
+pub(crate) mod mcp;
 pub(crate) mod pin;
 pub(crate) mod repair;
 pub(crate) mod replay;
@@ -90,6 +91,7 @@ pub(crate) fn run(
         Command::Select(args) => select::run(&args, &layers, &open()?, ui),
         Command::Hook(args) => hook::run(&args, &home, env, stdin, ui),
         Command::Serve(args) => serve::run(&args, &layers, stdin, ui),
+        Command::Mcp(args) => mcp::run(&args, &layers, stdin, ui),
         Command::Doctor(_) => doctor::run(&layers, |make| self::open(&home, make), ui),
         Command::Install(_) | Command::Uninstall(_) => unreachable!("they were carried out above"),
     }

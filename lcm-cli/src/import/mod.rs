@@ -5,6 +5,7 @@
 
 mod gzip;
 mod sqlite;
+pub(crate) mod watch;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -50,7 +51,7 @@ impl SourceError {
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Decode(DecodeError::Unknown) => {
-                Some("--as names the format: openai, claude-code, hermes or lcm; see `lcm-cli import --help`")
+                Some("--as names the format: openai, claude-code, codex, hermes or lcm; see `lcm-cli import --help`")
             }
             Self::Decode(DecodeError::TooLarge) => Some("write it as JSON lines, a message a line"),
             Self::Decode(DecodeError::IsDatabase) | Self::DatabaseOnStdin => Some("name the file itself"),

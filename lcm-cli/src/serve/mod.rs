@@ -18,24 +18,27 @@ pub(crate) mod socket;
 mod parent;
 mod memory;
 
-use std::io::{BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use lcm_core::Json;
 use lcm_engine::compress::summary::Summarizer;
-use lcm_engine::{Engine, OpenOptions};
+use lcm_engine::hosts::librefang::{Caller, HookOptions, Who};
+use lcm_engine::{Engine, OpenOptions, spool};
 
-use self::connection::{Call, Handler, lock};
-pub(crate) use self::connection::{Connection, Unanswered};
+use self::connection::{Call, Handler};
+pub(crate) use self::connection::{Connection, Unanswered, lock};
 pub(crate) use self::hooks::Served;
 use self::idle::Idle;
+use self::options::CallOptions;
 use self::pool::Pool;
 use crate::error::CliError;
+use crate::moment;
 use crate::settings::Settings;
 use lcm_engine::wire::frame::{self, Params};
 pub(crate) use lcm_engine::wire::frame::{CallId, Failure};
@@ -104,19 +107,8 @@ pub(crate) fn serve(
     input: Box<dyn Read + Send>,
     mut output: Box<dyn Write + Send>,
 ) -> Result<(), CliError> {
-    memory::share();
-    let no_thread = |source| CliError::File { what: "start threads for", path: "serve".into(), source };
-    let (end, ended) = mpsc::channel();
-    let server = Arc::new(Server {
-        engine: Mutex::new(None),
-        hooks: OnceLock::new(),
-        pool: Pool::start().map_err(no_thread)?,
-        idle: Idle::start().map_err(no_thread)?,
-        stamp: stamp(),
-        socket: Mutex::new(None),
-        end: Mutex::new(end),
-        config,
-    });
+    let no_thread = no_thread("serve");
+    let (server, ended) = Server::start(config)?;
     let connection = Connection::new(server.stamp.clone());
     let writing = {
         let connection = connection.clone();
@@ -147,14 +139,72 @@ pub(crate) fn serve(
     Ok(())
 }
 
+/// That the machine gives no thread.
+pub(crate) fn no_thread(what: &'static str) -> impl Fn(io::Error) -> CliError + Copy {
+    move |source| CliError::File { what: "start threads for", path: what.into(), source }
+}
+
 impl Server {
+    /// A process that serves: its threads wait, its store is not open.
+    ///
+    /// # Errors
+    /// When the machine gives no threads.
+    fn start(config: Config) -> Result<(Arc<Self>, Receiver<Ended>), CliError> {
+        memory::share();
+        let no_thread = no_thread("serve");
+        let (end, ended) = mpsc::channel();
+        let server = Arc::new(Self {
+            engine: Mutex::new(None),
+            hooks: OnceLock::new(),
+            pool: Pool::start().map_err(no_thread)?,
+            idle: Idle::start().map_err(no_thread)?,
+            stamp: stamp(),
+            socket: Mutex::new(None),
+            end: Mutex::new(end),
+            config,
+        });
+        Ok((server, ended))
+    }
+
+    /// The same for a host that speaks another protocol: it ends when that host says so, whatever is said on the socket.
+    ///
+    /// # Errors
+    /// When the machine gives no threads.
+    pub(crate) fn start_beside(config: Config) -> Result<Arc<Self>, CliError> {
+        Self::start(config).map(|(server, _)| server)
+    }
+
+    /// What is set.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.config.settings
+    }
+
+    /// The store as the settings have it, made where there is none; the socket is offered from then on.
+    ///
+    /// # Errors
+    /// When it cannot be opened; the next one who asks tries again.
+    pub(crate) fn open(self: &Arc<Self>) -> Result<Arc<Engine>, Failure> {
+        self.engine(&self.config.settings)
+    }
+
+    /// Has something carried out by the threads for calls; `is_long` for what may wait for a model.
+    pub(crate) fn carry_out(self: &Arc<Self>, is_long: bool, job: impl FnOnce() + Send + 'static) {
+        let server = self.clone();
+        let job = move || {
+            let working = server.idle.working();
+            job();
+            drop(working);
+        };
+        if is_long { self.pool.run_long(job) } else { self.pool.run(job) }
+    }
+
     fn end(&self, why: Ended) {
         // Nobody listens any more when it ends already.
         lock(&self.end).send(why).ok();
     }
 
     /// What is left to do when nobody calls any more.
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         self.idle.stop();
         self.pool.stop();
         if let Some(made) = lock(&self.socket).take() {
@@ -171,6 +221,31 @@ impl Server {
         let served = Served::new(&self.config.home).map_err(fail)?;
         // Of two that come at once, the first one's is everybody's.
         Ok(self.hooks.get_or_init(|| served))
+    }
+
+    /// Who calls a tool, by the mark that a host with hooks puts on the call.
+    pub(crate) fn who(&self, engine: &Engine, mark: &str) -> Result<Who, Failure> {
+        let caller = Json::parse(mark.as_bytes()).ok().and_then(|mark| Caller::read(&mark));
+        let caller =
+            caller.ok_or_else(|| Failure::new(Failure::PARAMETER, "nothing in scope: the call names no session"))?;
+        let told = self
+            .hooks()
+            .and_then(|hooks| hooks.who(&self.config.home, engine, &caller, &self.hook_options(), moment::now_ms()));
+        told.map_err(|error| verbs::failure_of(&error))
+    }
+
+    /// Takes in what hooks left, where they left something.
+    pub(crate) fn take_in_spool(&self, engine: &Engine) -> Result<(), Failure> {
+        let home = &self.config.home;
+        if spool::names(home).is_ok_and(|names| names.is_empty()) {
+            return Ok(());
+        }
+        let taken = self.hooks().and_then(|hooks| hooks.take_in(home, engine, &self.hook_options(), moment::now_ms()));
+        taken.map_err(|error| verbs::failure_of(&error))
+    }
+
+    fn hook_options(&self) -> HookOptions {
+        CallOptions::of(&self.config.settings).hooks(&self.config.settings)
     }
 
     /// The store, made where there is none; without the secrets that the settings of the first who asked tell.

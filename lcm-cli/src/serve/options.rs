@@ -67,6 +67,17 @@ impl CallOptions {
         Ok(Self { window_tokens, folding, recall, model, unknown: said.names() })
     }
 
+    /// What the settings say.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Self {
+            window_tokens: settings.number("compress.window_tokens"),
+            folding: settings.compress_options(None),
+            recall: RecallOptions { tokens_max: settings.number("select.recall_tokens_max") },
+            model: None,
+            unknown: Vec::new(),
+        }
+    }
+
     /// How hooks are answered by these.
     pub(crate) fn hooks(&self, settings: &Settings) -> HookOptions {
         HookOptions {

@@ -6,8 +6,8 @@ use lcm_core::{Json, Owner};
 use lcm_engine::compress::summary::Summarizer;
 use lcm_engine::error::{EngineError, StoreError};
 use lcm_engine::service::{
-    Branches, CompressRequest, OwnerPattern, Owners, Reader, Scope, SelectRequest, Service, SessionKey, ToolBounds,
-    ToolCall, TurnRequest, Turned,
+    Branches, CompressRequest, OwnerPattern, Owners, Reader, Scope, Sees, SelectRequest, Service, SessionKey,
+    ToolBounds, ToolCall, TurnRequest, Turned,
 };
 use lcm_engine::{DEFAULT_AGENT, DEFAULT_PERSON, tools};
 
@@ -353,7 +353,7 @@ impl Asked<'_> {
             Some(_) => return Err(wrong("request", "an object")),
             None => return Err(missing("request")),
         };
-        let options = CallOptions::read(&mut self.params, &self.client.settings)?;
+        let options = CallOptions::of(&self.client.settings);
         let (engine, now_ms) = (&self.client.engine, moment::now_ms());
         let home = &self.server.config.home;
         let served = self.server.hooks().map_err(|error| failure_of(&error))?;
@@ -457,8 +457,8 @@ impl Asked<'_> {
             }
         }
         let is_confined = self.params.flag("confined")?;
-        let sees_all = self.client.settings.flag("tools.all_owners");
-        Ok(Reader { owner: key.owner, session, given, is_confined, sees_all })
+        let sees = if self.client.settings.flag("tools.all_owners") { Sees::All } else { Sees::Own };
+        Ok(Reader { owner: key.owner, session, given, is_confined, sees, is_outside: false })
     }
 
     fn with_notes(&self, mut entries: Vec<(&'static str, Json)>, options: &CallOptions) -> Json {

@@ -284,6 +284,20 @@ pub(crate) const TABLE: &[Setting] = &[
         "Whether a process that serves offers the unix socket in the data directory.",
     ),
     setting(
+        "mcp.full_names",
+        Kind::Flag,
+        "",
+        "false",
+        "Whether an MCP client is offered the tools as `lcm_grep` and so on, not as `grep`; a call by either name is answered.",
+    ),
+    setting(
+        "mcp.scope",
+        Kind::Text,
+        "",
+        "owner",
+        "What an MCP client reads: `owner` for all that is kept, else `agent=NAME`, `agent=NAME,person=NAME` or `session=NAME`.",
+    ),
+    setting(
         "redact.enabled",
         Kind::Flag,
         "",

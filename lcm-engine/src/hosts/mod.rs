@@ -10,6 +10,7 @@
 //! Not here: opening, unpacking, databases. Whoever has a file gives its bytes; rows come as [`hermes::Row`].
 
 pub mod claude_code;
+mod codex;
 mod document;
 pub mod export;
 pub mod hermes;
@@ -329,6 +330,8 @@ pub enum Format {
     OpenAi,
     /// A session file of Claude Code.
     ClaudeCode,
+    /// A session file of Codex.
+    Codex,
     /// Our own export.
     Export,
     /// A `state.db` of the Hermes Agent: a database, see [`hermes`].
@@ -337,7 +340,7 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::OpenAi, Self::ClaudeCode, Self::Hermes, Self::Export];
+    pub const ALL: [Self; 5] = [Self::OpenAi, Self::ClaudeCode, Self::Codex, Self::Hermes, Self::Export];
 
     /// The name under which a person asks for it.
     #[must_use]
@@ -345,6 +348,7 @@ impl Format {
         match self {
             Self::OpenAi => "openai",
             Self::ClaudeCode => "claude-code",
+            Self::Codex => "codex",
             Self::Export => "lcm",
             Self::Hermes => "hermes",
         }
@@ -420,6 +424,7 @@ pub fn decode(input: &mut dyn Read, options: &DecodeOptions, sink: &mut Sink<'_>
     match shape {
         Shape::Lines(Format::OpenAi) => openai::decode_lines(&mut lines, options, sink),
         Shape::Lines(Format::ClaudeCode) => claude_code::decode(&mut lines, options, sink),
+        Shape::Lines(Format::Codex) => codex::decode(&mut lines, options, sink),
         Shape::Lines(Format::Export) => export::decode(&mut lines, sink),
         Shape::Document => openai::decode_document(&lines.rest(document::DOCUMENT_BYTES_MAX)?, options, sink),
         Shape::Lines(Format::Hermes) => Err(DecodeError::IsDatabase),
@@ -489,6 +494,9 @@ fn format_of(line: &Json) -> Option<Format> {
     if line.get("lcm").and_then(Json::as_str).is_some() {
         return Some(Format::Export);
     }
+    if codex::is_known(line) {
+        return Some(Format::Codex);
+    }
     if !has("role") && has("type") && (has("uuid") || has("sessionId") || has("leafUuid") || has("messageId")) {
         return Some(Format::ClaudeCode);
     }
@@ -529,6 +537,7 @@ mod tests {
         assert_eq!(shape("[{\"role\":\"user\"}]"), Shape::Document);
         assert_eq!(shape("{\n \"model\": \"m\",\n \"messages\": [] }"), Shape::Document);
         assert_eq!(shape(r#"{"type":"summary","leafUuid":"x"}"#), Shape::Lines(Format::ClaudeCode));
+        assert_eq!(shape(r#"{"type":"session_meta","payload":{}}"#), Shape::Lines(Format::Codex));
         assert_eq!(shape(r#"{"lcm":"export","version":1}"#), Shape::Lines(Format::Export));
         assert_eq!(shape("SQLite format 3\0 and more"), Shape::Lines(Format::Hermes));
         assert_eq!(shape("a letter to a friend"), Shape::Unknown);

@@ -40,7 +40,7 @@ pub use self::search::{
     GrepPage, GrepRequest, Line, LineHit, LineOptions, SearchMode, SearchPage, SearchRequest, WordHit,
 };
 pub use self::select::{RecallOptions, Recalled, SelectRequest, Selected};
-pub use self::tools::{Reader, ToolAnswer, ToolBounds, ToolCall};
+pub use self::tools::{Reader, Sees, ToolAnswer, ToolBounds, ToolCall, TranscriptRequest};
 pub use self::turns::{
     Cancel, CompressRequest, Compressed, InMessage, OutMessage, RewriteRequest, Rewritten, SessionKey, TurnRequest,
     Turned,

@@ -1,6 +1,6 @@
 //! The tools that agents call in the middle of a conversation.
 
-use lcm_core::{Owner, SessionId};
+use lcm_core::{Arrival, Owner, SessionId};
 
 use crate::compress::summary::Summarizer;
 
@@ -15,8 +15,23 @@ pub struct Reader {
     pub given: Vec<SessionId>,
     /// Whether the reader sees its own and the given sessions only, and no other of its owner: a sub-agent.
     pub is_confined: bool,
-    /// Whether all owners may be read; a setting says so, never a call.
-    pub sees_all: bool,
+    /// Whose messages may be read beside the owner's; a setting says so, never a call.
+    pub sees: Sees,
+    /// Whether there is no conversation in which calls are made, and will be none: where others mean theirs, all that may
+    /// be read is meant.
+    pub is_outside: bool,
+}
+
+/// Whose messages a reader sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sees {
+    /// Its owner's.
+    #[default]
+    Own,
+    /// Those of every person of its owner's agent.
+    Agent,
+    /// Everybody's.
+    All,
 }
 
 /// A call of a tool.
@@ -44,13 +59,28 @@ pub struct ToolBounds {
     pub tokens_max: u64,
     /// Characters.
     pub chars_max: usize,
+    /// Bytes of the text in UTF-8. A bound that always holds: what cannot be made to fit is an error.
+    pub bytes_max: usize,
 }
 
 impl Default for ToolBounds {
     fn default() -> Self {
         // Hosts put more than 8,000 tokens or 30,000 characters into a file and show its beginning.
-        Self { tokens_max: 8_000, chars_max: 30_000 }
+        Self { tokens_max: 8_000, chars_max: 30_000, bytes_max: usize::MAX }
     }
+}
+
+/// A conversation that is asked for as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TranscriptRequest {
+    /// Who asks.
+    pub reader: Reader,
+    /// The session: a name, its beginning, or `#` and its number.
+    pub session: String,
+    /// Only messages before this one; `None` for the newest.
+    pub before: Option<Arrival>,
+    /// Bytes of the text.
+    pub bytes_max: usize,
 }
 
 /// The answer of a tool.

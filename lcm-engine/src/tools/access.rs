@@ -12,7 +12,7 @@ use super::ToolError;
 use super::arguments::short;
 use super::message::is_name;
 use crate::find;
-use crate::service::{Entry, Reader};
+use crate::service::{Entry, Reader, Sees};
 
 /// Nodes that a text may mean before it says too little.
 const AMBIGUOUS_MAX: usize = 4;
@@ -23,8 +23,12 @@ const NAMED_MAX: usize = 5;
 pub(super) struct Access<'s> {
     snapshot: &'s Snapshot,
     owner: Option<Owner>,
-    sees_all: bool,
+    sees: Sees,
+    /// Whose messages that is; `None` for nobody's.
+    seen: Option<OwnerPattern>,
     is_confined: bool,
+    /// Whether "this conversation" means all that may be read.
+    pub(super) is_outside: bool,
     /// The conversation in which the call is made, when it is the reader's.
     pub(super) own: Option<Session>,
     given: Vec<Session>,
@@ -34,11 +38,21 @@ impl<'s> Access<'s> {
     pub(super) fn new(snapshot: &'s Snapshot, reader: &Reader) -> Result<Self, ToolError> {
         let is_named = !reader.owner.agent.is_empty() && !reader.owner.person.is_empty();
         let owner = is_named.then(|| reader.owner.clone());
+        let agent = Some(reader.owner.agent.clone()).filter(|agent| !agent.is_empty());
+        let seen = match reader.sees {
+            Sees::All => Some(OwnerPattern { agent: None, person: None }),
+            Sees::Agent => agent.map(|agent| OwnerPattern { agent: Some(agent), person: None }),
+            Sees::Own => {
+                owner.clone().map(|Owner { agent, person }| OwnerPattern { agent: Some(agent), person: Some(person) })
+            }
+        };
         let mut access = Self {
             snapshot,
             owner,
-            sees_all: reader.sees_all,
+            sees: reader.sees,
+            seen,
             is_confined: reader.is_confined,
+            is_outside: reader.is_outside && reader.session.is_none(),
             own: None,
             given: Vec::new(),
         };
@@ -61,11 +75,14 @@ impl<'s> Access<'s> {
     }
 
     fn owns(&self, session: &Session) -> bool {
-        self.sees_all || self.owner.as_ref() == Some(&session.owner)
+        let is = |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| wanted == name);
+        self.seen
+            .as_ref()
+            .is_some_and(|seen| is(&seen.agent, &session.owner.agent) && is(&seen.person, &session.owner.person))
     }
 
     fn owners<'o>(&self, owners: impl Iterator<Item = &'o Owner>) -> Owners {
-        if self.sees_all {
+        if self.sees == Sees::All {
             return Owners::All;
         }
         let mut patterns: Vec<OwnerPattern> = Vec::new();
@@ -80,13 +97,16 @@ impl<'s> Access<'s> {
 
     /// Everything that the reader may see; `None` for nothing.
     pub(super) fn all(&self) -> Result<Option<Scope>, ToolError> {
-        let everything = self.sees_all || self.owner.is_some();
-        if self.is_confined || !everything {
-            let sessions: Vec<&Session> = self.own.iter().chain(&self.given).collect();
-            return Ok(self.of(&sessions, Branches::All));
-        }
+        let seen = match &self.seen {
+            Some(seen) if !self.is_confined => seen.clone(),
+            _ => {
+                let sessions: Vec<&Session> = self.own.iter().chain(&self.given).collect();
+                return Ok(self.of(&sessions, Branches::All));
+            }
+        };
         let is_foreign = |session: &&Session| !self.owns(session);
-        let scope = Scope { owners: self.owners(self.owner.iter()), sessions: Vec::new(), branches: Branches::All };
+        let owners = if self.sees == Sees::All { Owners::All } else { Owners::Matching(vec![seen]) };
+        let scope = Scope { owners, sessions: Vec::new(), branches: Branches::All };
         let foreign: Vec<&Session> = self.given.iter().filter(is_foreign).collect();
         if foreign.is_empty() {
             return Ok(Some(scope));
@@ -185,7 +205,10 @@ impl<'s> Access<'s> {
     pub(super) fn written(&self) -> String {
         let given = self.given.iter().map(|session| session.id).collect::<Vec<_>>();
         let own = self.own.as_ref().map(|session| session.id);
-        format!("{:?} {own:?} {given:?} {} {}", self.owner, self.is_confined, self.sees_all)
+        // Cursors stay valid for ever, so what this gave before there were agents stays as it was.
+        let agent = self.seen.as_ref().filter(|_| self.sees == Sees::Agent).map(|seen| format!(" {seen:?}"));
+        let (agent, sees_all) = (agent.unwrap_or_default(), self.sees == Sees::All);
+        format!("{:?} {own:?} {given:?} {} {sees_all}{agent}", self.owner, self.is_confined)
     }
 
     /// What stands at a number.

@@ -26,9 +26,9 @@ pub(super) const END: &str = "[lcm:end]";
 /// No token of a vocabulary in use stands for more characters of a text on average.
 const CHARS_A_TOKEN: u64 = 4;
 /// What is kept for the end of an answer: the cursor and what there is to say about the call.
-const TAIL_TOKENS: u64 = 48;
-/// The same in characters.
-const TAIL_CHARS: usize = 160;
+const TAIL: Cost = Cost::ascii(48, 160);
+/// How often an answer that came out too long is made anew, each time for less.
+const TRIES_MAX: usize = 12;
 
 /// A JSON object that is being written.
 #[derive(Clone)]
@@ -156,7 +156,8 @@ pub(super) struct Quoted {
 impl Quoted {
     /// As much of a text as fits into some room.
     pub(super) fn fitting(said: &str, room: Cost) -> Self {
-        let chars = usize::try_from(room.tokens.saturating_mul(CHARS_A_TOKEN)).unwrap_or(usize::MAX).min(room.chars);
+        let chars = usize::try_from(room.tokens.saturating_mul(CHARS_A_TOKEN)).unwrap_or(usize::MAX);
+        let chars = chars.min(room.chars).min(room.bytes);
         let mut end = said.char_indices().nth(chars).map_or(said.len(), |(at, _)| at);
         let mut text = String::new();
         loop {
@@ -169,7 +170,9 @@ impl Quoted {
             // Nearly what fits, a little less; always less than before.
             let part = |room: u64, cost: u64| (u128::from(room) * 1000 / u128::from(cost.max(1))).min(1000);
             let number = |chars: usize| u64::try_from(chars).unwrap_or(u64::MAX);
-            let part = part(room.tokens, cost.tokens).min(part(number(room.chars), number(cost.chars)));
+            let part = part(room.tokens, cost.tokens)
+                .min(part(number(room.chars), number(cost.chars)))
+                .min(part(number(room.bytes), number(cost.bytes)));
             let bytes = u128::from(number(end)) * part / 1010;
             let bytes = usize::try_from(bytes).unwrap_or(0).min(end - 1);
             end = said.floor_char_boundary(bytes);
@@ -262,20 +265,45 @@ pub(super) fn rfc3339(ms: i64) -> String {
 pub(super) struct Cost {
     pub(super) tokens: u64,
     pub(super) chars: usize,
+    pub(super) bytes: usize,
 }
 
 impl Cost {
+    /// Of text that is a byte a character.
+    pub(super) const fn ascii(tokens: u64, chars: usize) -> Self {
+        Self { tokens, chars, bytes: chars }
+    }
+
     pub(super) fn of(text: &str) -> Self {
-        Self { tokens: u64::from(Estimate.count_text(text)).max(plain_tokens(text)), chars: text.chars().count() }
+        let tokens = u64::from(Estimate.count_text(text)).max(plain_tokens(text));
+        Self { tokens, chars: text.chars().count(), bytes: text.len() }
+    }
+
+    /// What is left when so much is taken.
+    pub(super) fn less(self, taken: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_sub(taken.tokens),
+            chars: self.chars.saturating_sub(taken.chars),
+            bytes: self.bytes.saturating_sub(taken.bytes),
+        }
+    }
+
+    /// What a host allows.
+    pub(super) fn allowed(bounds: ToolBounds) -> Self {
+        Self { tokens: bounds.tokens_max, chars: bounds.chars_max, bytes: bounds.bytes_max }
     }
 
     /// What both take.
-    fn plus(self, other: Self) -> Self {
-        Self { tokens: self.tokens.saturating_add(other.tokens), chars: self.chars.saturating_add(other.chars) }
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            chars: self.chars.saturating_add(other.chars),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
     }
 
     fn is_within(self, room: Self) -> bool {
-        self.tokens <= room.tokens && self.chars <= room.chars
+        self.tokens <= room.tokens && self.chars <= room.chars && self.bytes <= room.bytes
     }
 }
 
@@ -309,11 +337,11 @@ impl Budget {
         if asked.is_some_and(|asked| asked > tokens) {
             arguments.note(format!("max_tokens is at most {tokens} here"));
         }
-        Ok(Self::new(Cost { tokens, chars: bounds.chars_max }))
+        Ok(Self::new(Cost { tokens, ..Cost::allowed(bounds) }))
     }
 
     pub(super) fn new(max: Cost) -> Self {
-        Self { max, used: Cost { tokens: 0, chars: 0 } }
+        Self { max, used: Cost::default() }
     }
 
     /// Takes what is written already.
@@ -323,16 +351,12 @@ impl Budget {
 
     /// What is left, when the end of the answer is written too.
     pub(super) fn left(&self) -> Cost {
-        Cost {
-            tokens: self.max.tokens.saturating_sub(self.used.tokens + TAIL_TOKENS),
-            chars: self.max.chars.saturating_sub(self.used.chars + TAIL_CHARS),
-        }
+        self.max.less(self.used.plus(TAIL))
     }
 
     /// Takes a text, when it fits. A comma stands in front of it.
     pub(super) fn add(&mut self, text: &str) -> bool {
-        let mut cost = Cost::of(text);
-        cost.chars += 1;
+        let cost = Cost::of(text).plus(Cost::ascii(0, 1));
         let fits = cost.is_within(self.left());
         if fits {
             self.take(cost);
@@ -349,6 +373,30 @@ impl Budget {
 /// How many bytes of a text fit into some room when they are quoted; at a border between characters.
 pub(super) fn fitting_bytes(said: &str, room: Cost) -> usize {
     Quoted::fitting(said, room).end
+}
+
+/// Makes an answer that is no longer than `bounds` allow in bytes.
+///
+/// Parts are counted before they are put together, and the least that is always given (one item, one character, the notes) is
+/// given uncounted. So an answer can come out longer than there is room; then it is made anew for so much less, which
+/// gives a page that ends earlier and goes on at its cursor, never one that is cut.
+///
+/// # Errors
+/// What `make` says; or that even the least is too much.
+pub(super) fn within(
+    bounds: ToolBounds,
+    mut make: impl FnMut(ToolBounds) -> Result<String, ToolError>,
+) -> Result<String, ToolError> {
+    let mut narrowed = bounds;
+    for _ in 0..TRIES_MAX {
+        let text = make(narrowed)?;
+        let Some(over) = text.len().checked_sub(bounds.bytes_max).filter(|over| *over > 0) else { return Ok(text) };
+        narrowed.bytes_max = narrowed.bytes_max.saturating_sub(over.max(bounds.bytes_max / 16));
+    }
+    Err(ToolError::Said(format!(
+        "the answer cannot be made to fit into {} bytes: ask for fewer things at once",
+        bounds.bytes_max
+    )))
 }
 
 /// An error in the form in which tools answer.
@@ -410,7 +458,7 @@ mod tests {
                 match kind {
                     0 => object.text(key, said),
                     1 => object.number(key, said.len() as u64),
-                    _ => object.quoted(key, &Quoted::fitting(said, Cost { tokens: 1000, chars: 1000 })),
+                    _ => object.quoted(key, &Quoted::fitting(said, Cost { tokens: 1000, chars: 1000, bytes: 4000 })),
                 };
                 let whole = Cost::of(&object.text);
                 let counted = object.cost();
@@ -419,8 +467,8 @@ mod tests {
         }
 
         #[test]
-        fn what_fits_is_within_the_room(said in "(a|é|漢|🦀|\n|\"| ){0,300}", tokens in 0..80_u64, chars in 0..300_usize) {
-            let room = Cost { tokens, chars };
+        fn what_fits_is_within_the_room(said in "(a|é|漢|🦀|\n|\"| ){0,300}", tokens in 0..80_u64, chars in 0..300_usize, bytes in 0..500_usize) {
+            let room = Cost { tokens, chars, bytes };
             let end = fitting_bytes(&said, room);
             prop_assert!(said.is_char_boundary(end));
             let mut shown = String::new();
@@ -432,7 +480,7 @@ mod tests {
     #[test]
     fn nearly_all_of_a_room_is_used() {
         let said = "The tide comes and goes, and the lamp on pier 3 is lit at dusk.\n".repeat(4000);
-        let room = Cost { tokens: 4000, chars: 30_000 };
+        let room = Cost { tokens: 4000, chars: 30_000, bytes: 120_000 };
         let mut shown = String::new();
         push_quote(&mut shown, &said[..fitting_bytes(&said, room)]);
         let cost = Cost::of(&shown);

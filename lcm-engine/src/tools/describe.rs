@@ -6,7 +6,7 @@ use lcm_core::{NodeId, canon};
 use lcm_store::{Buffer, Placed, RecordNumber, Scope, Session, Snapshot, Store};
 
 use super::access::{Access, name_of};
-use super::answer::{Budget, Cost, Object, fitting_bytes, rfc3339};
+use super::answer::{Budget, Object, fitting_bytes, rfc3339};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::message::{Form, Parts, is_name};
 use super::shown::Shown;
@@ -201,7 +201,7 @@ impl Subject<'_> {
         if skip == 0 {
             // Half of the room is for what it says, half for what it stands for.
             let mut room = budget.left();
-            (room.tokens, room.chars) = (room.tokens / 2, room.chars / 2);
+            (room.tokens, room.chars, room.bytes) = (room.tokens / 2, room.chars / 2, room.bytes / 2);
             let mut said = Object::new();
             let least = summary.text().chars().next().map_or(0, char::len_utf8);
             let end = fitting_bytes(summary.text(), room).max(least);
@@ -210,7 +210,7 @@ impl Subject<'_> {
                 said.flag("content_truncated", true);
             }
             let mentions = summary.mentions.join("\n");
-            let room = Cost { tokens: room.tokens.saturating_sub(said.cost().tokens), chars: room.chars };
+            let room = room.less(said.cost());
             let end = fitting_bytes(&mentions, room);
             if end > 0 {
                 said.quote("mentions", &mentions[..end]);
@@ -234,7 +234,7 @@ impl Subject<'_> {
         head.objects("subtree", &items).number("subtree_nodes", count(nodes.len()));
         head.flag("has_more", at < nodes.len());
         if at < nodes.len() {
-            head.flag("cut", true).text("cursor", &format!("{stamp}.{at}"));
+            head.flag("cut", true).text("cursor", &cursor::put(&stamp, &at.to_string()));
         }
         Ok(head.finish())
     }
@@ -359,6 +359,9 @@ fn overview(snapshot: &Snapshot, access: &Access<'_>, mut arguments: Arguments, 
     };
     arguments.ignore("cursor");
     let mut object = Object::new();
+    if session.is_none() && access.is_outside {
+        return overview_of_all(snapshot, access, &arguments, budget);
+    }
     let Some(session) = session else {
         object.number("store_message_count", 0_u64).json("depths", "{}");
         object.text("scope_note", "nothing was said yet that can be read here");
@@ -390,4 +393,31 @@ fn overview(snapshot: &Snapshot, access: &Access<'_>, mut arguments: Arguments, 
         }
         named /= 2;
     }
+}
+
+/// What there is for a reader who is in no conversation: the newest sessions, so that calls can name one.
+fn overview_of_all(snapshot: &Snapshot, access: &Access<'_>, arguments: &Arguments, mut budget: Budget) -> Answered {
+    let mut sessions = access.all()?.map_or(Ok(Vec::new()), |scope| snapshot.sessions(&scope))?;
+    sessions.sort_by_key(|session| std::cmp::Reverse(session.id));
+    let mut object = Object::new();
+    object.number("sessions", count(sessions.len()));
+    arguments.tell(&mut object);
+    budget.take(object.cost());
+    let mut items = Vec::new();
+    for session in sessions.iter().take(NAMED_MAX) {
+        let mut item = Object::new();
+        item.text("session_id", &name_of(session)).text("session", &format!("#{}", session.id));
+        item.text("created", &rfc3339(session.created_ms));
+        item.number("store_message_count", snapshot.log_len(session.timeline)?);
+        let item = item.finish();
+        if !budget.add(&item) {
+            break;
+        }
+        items.push(item);
+    }
+    object.objects("newest", &items).flag("has_more", items.len() < sessions.len());
+    let note =
+        if sessions.is_empty() { "nothing was said yet that can be read here" } else { "name one with session_id" };
+    object.text("scope_note", note);
+    Ok(object.finish())
 }

@@ -58,9 +58,9 @@ const SMALL_TOKENS: u64 = 240;
 /// From here on the offsets of a page are told too; its cursor says the same.
 const OFFSETS_TOKENS: u64 = 1_000;
 /// What those take.
-const OFFSETS: Cost = Cost { tokens: 70, chars: 280 };
+const OFFSETS: Cost = Cost::ascii(70, 280);
 /// What is said of a text that is cut.
-const CUT: Cost = Cost { tokens: 36, chars: 150 };
+const CUT: Cost = Cost::ascii(36, 150);
 /// A text of which less than this could be shown waits for the next page.
 const SLIVER_TOKENS: u64 = 32;
 /// Sources that are read at once.
@@ -195,7 +195,8 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         }
         let position = format!("{}-{}-{}", at.source, at.text, at.offset);
         let roots = cursor::written(asked.roots.iter().map(|root| root.arrival));
-        object.text("cursor", &format!("{}.{}.{position}.{roots}", asked.stamp, asked.manner.written()));
+        let rest = format!("{}.{position}.{roots}", asked.manner.written());
+        object.text("cursor", &cursor::put(&asked.stamp, &rest));
     }
     Ok(object.finish())
 }
@@ -254,7 +255,7 @@ fn asked(
             let gone = || ToolError::Said("what the cursor goes on with cannot be read here".to_owned());
             roots.push(access.place(Arrival(number))?.ok_or_else(gone)?);
         }
-        let stamp = cursor::parts(&text)?.0.to_owned();
+        let stamp = cursor::parts(&text)?.0;
         let position = Position { source, text: text_at, offset };
         return Ok(Asked { roots, manner, position, stamp, query, content_offset: None });
     }
@@ -444,7 +445,7 @@ impl Page<'_> {
         let is_first = self.items.is_empty();
         let fits = |item: &Object, budget: &Budget| {
             let (cost, left) = (item.cost(), budget.left());
-            cost.tokens < left.tokens && cost.chars < left.chars
+            cost.tokens < left.tokens && cost.chars < left.chars && cost.bytes < left.bytes
         };
         if !is_first && !fits(&item, &self.budget) {
             return false;
@@ -461,15 +462,10 @@ impl Page<'_> {
                 (self.at.text, self.at.offset) = (nth + 1, 0);
                 continue;
             }
-            let (cost, left) = (item.cost(), self.budget.left());
-            let mut room = Cost {
-                tokens: left.tokens.saturating_sub(cost.tokens + 4),
-                chars: left.chars.saturating_sub(cost.chars + 16),
-            };
+            let mut room = self.budget.left().less(item.cost().plus(Cost::ascii(4, 16)));
             let mut quoted = Quoted::fitting(rest, room);
             if quoted.end < rest.len() {
-                room.tokens = room.tokens.saturating_sub(if self.is_small { 12 } else { CUT.tokens });
-                room.chars = room.chars.saturating_sub(CUT.chars);
+                room = room.less(if self.is_small { Cost { tokens: 12, ..CUT } } else { CUT });
                 let is_sliver = room.tokens < SLIVER_TOKENS && (has_given || !is_first);
                 quoted = Quoted::fitting(&rest[..if is_sliver { 0 } else { quoted.end }], room);
                 if quoted.end == 0 && (has_given || !is_first) {
@@ -505,7 +501,7 @@ impl Page<'_> {
     fn close(&mut self, item: Object) {
         // The brace that ends it, and a comma.
         self.budget.take(item.cost());
-        self.budget.take(Cost { tokens: 1, chars: 2 });
+        self.budget.take(Cost::ascii(1, 2));
         self.items.push(item.finish());
     }
 

@@ -203,7 +203,7 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
             if is_short || found.is_cut {
                 object.flag("cut", true);
             }
-            object.text("cursor", &format!("{stamp}.{next}"));
+            object.text("cursor", &cursor::put(&stamp, &next.to_string()));
         }
         let text = object.finish();
         if budget.holds(&text) || given <= 1 {
@@ -362,10 +362,7 @@ fn hit_item(
     let end = match room {
         None => said.len(),
         Some(room) => {
-            let left = Cost {
-                tokens: room.tokens.saturating_sub(item.cost().tokens),
-                chars: room.chars.saturating_sub(item.cost().chars),
-            };
+            let left = room.less(item.cost());
             let least = said.chars().next().map_or(0, char::len_utf8);
             fitting_bytes(&said, left).max(least)
         }

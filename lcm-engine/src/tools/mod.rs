@@ -25,13 +25,14 @@ mod recall;
 mod session;
 mod status;
 mod pin;
+mod transcript;
 
-use lcm_core::Json;
-use lcm_store::{Store, StoreError};
+use lcm_core::{Json, SessionId};
+use lcm_store::{Session, Store, StoreError};
 
 use self::arguments::{Arguments, Tool, short};
 use crate::error::EngineError;
-use crate::service::{ToolAnswer, ToolCall};
+use crate::service::{Reader, ToolAnswer, ToolCall, TranscriptRequest};
 
 /// Every tool, in the order in which they are listed.
 static TOOLS: [&Tool; 11] = [
@@ -99,9 +100,21 @@ fn schema(tool: &Tool) -> Json {
     ])
 }
 
-/// The names of all tools.
+/// The names of all tools, those included that are listed by setting only.
 pub fn names() -> impl Iterator<Item = &'static str> {
     TOOLS.iter().map(|tool| tool.name)
+}
+
+/// Whether calls of a tool leave everything as it is.
+#[must_use]
+pub fn is_read_only(name: &str) -> bool {
+    name != pin::TOOL.name
+}
+
+/// A session as answers name it: by its name where that can be nothing but a name, else by its number.
+#[must_use]
+pub fn name_of(session: &Session) -> String {
+    access::name_of(session)
 }
 
 /// Every parameter that is read: tool, parameter, other names. For whoever writes them down.
@@ -122,7 +135,53 @@ pub(crate) fn call(store: &Store, call: &ToolCall<'_>) -> ToolAnswer {
     }
 }
 
+/// The newest sessions that a reader may see, below a number, each with how many messages it goes on with.
+pub(crate) fn sessions(
+    store: &Store,
+    reader: &Reader,
+    below: SessionId,
+    max: usize,
+) -> Result<Vec<(Session, u64)>, EngineError> {
+    let snapshot = store.snapshot()?;
+    let seen = access::Access::new(&snapshot, reader).and_then(|access| access.all());
+    let scope = match seen {
+        Ok(Some(scope)) => scope,
+        Err(ToolError::Engine(error)) => return Err(error),
+        // Whatever cannot be named clearly is nothing.
+        Ok(None) | Err(ToolError::Said(_)) => return Ok(Vec::new()),
+    };
+    let mut sessions = snapshot.sessions(&scope)?;
+    sessions.retain(|session| session.id < below);
+    sessions.sort_by_key(|session| std::cmp::Reverse(session.id));
+    sessions.truncate(max);
+    let counted = |session: Session| Ok((snapshot.log_len(session.timeline)?, session));
+    let counted: Result<Vec<_>, StoreError> = sessions.into_iter().map(counted).collect();
+    Ok(counted?.into_iter().map(|(messages, session)| (session, messages)).collect())
+}
+
+/// The newest messages of a session, as text.
+pub(crate) fn transcript(store: &Store, request: &TranscriptRequest) -> ToolAnswer {
+    match transcript::transcript(store, request) {
+        Ok(text) => ToolAnswer { text, is_error: false },
+        Err(error) => ToolAnswer { text: sentence(&error), is_error: true },
+    }
+}
+
 fn answered(store: &Store, call: &ToolCall<'_>) -> Answered {
+    match call.name.trim() {
+        // They see to it themselves: these do something that must not be done twice.
+        ASKS_A_MODEL | "lcm_pin" => answered_once(store, call),
+        _ => answer::within(call.bounds, |bounds| {
+            if bounds == call.bounds {
+                return answered_once(store, call);
+            }
+            let (reader, by) = (call.reader.clone(), call.by.clone());
+            answered_once(store, &ToolCall { bounds, reader, by, ..*call })
+        }),
+    }
+}
+
+fn answered_once(store: &Store, call: &ToolCall<'_>) -> Answered {
     let name = call.name.trim();
     let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else { return Err(no_tool(name)) };
     let arguments = Arguments::read(tool, call.arguments)?;

@@ -1,7 +1,7 @@
 //! `lcm_pin`: a message that is never folded, or may be again; and which there are.
 
 use lcm_core::Handle;
-use lcm_store::{Buffer, Pinned, Store};
+use lcm_store::{Branches, Buffer, Pinned, Store};
 
 use super::access::{Access, name_of};
 use super::answer::{Budget, Object};
@@ -39,7 +39,14 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
     let snapshot = store.snapshot()?;
     let access = Access::new(&snapshot, &call.reader)?;
     let none = || ToolError::Said("nothing was said yet in this conversation, so nothing can be pinned".to_owned());
-    let (session, scope) = (access.own.clone().ok_or_else(none)?, access.current().ok_or_else(none)?);
+    let named = match (access.is_outside, ids.as_slice()) {
+        // Where there is no conversation the message says which one it is of.
+        (true, [id]) => Some(snapshot.session(access.node(id)?.session)?),
+        (true, _) => return Err(ToolError::Said(format!("{action} needs the id of one message here"))),
+        (false, _) => access.own.clone(),
+    };
+    let session = named.ok_or_else(none)?;
+    let scope = access.of(&[&session], Branches::Standing).ok_or_else(none)?;
     if action == "list" {
         let stamp = cursor::stamp("lcm_pin", [session.id.to_string().as_str()]);
         let mut budget = Budget::of(&mut arguments, call.bounds, call.bounds.tokens_max)?;
@@ -75,7 +82,7 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         }
         object.objects("pinned", &items).flag("has_more", next.is_some());
         if let Some(next) = next {
-            object.flag("cut", true).text("cursor", &format!("{stamp}.{next}"));
+            object.flag("cut", true).text("cursor", &cursor::put(&stamp, &next.to_string()));
         }
         return Ok(object.finish());
     }

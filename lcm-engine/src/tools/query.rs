@@ -11,7 +11,7 @@ use lcm_core::{Role, canon};
 use lcm_store::{Branches, Buffer, Filter, Kinds, Placed, Scope, Session, Snapshot, Store, Words};
 
 use super::access::Access;
-use super::answer::{Budget, Object, echo, fitting_bytes, rfc3339};
+use super::answer::{Budget, Cost, Object, echo, fitting_bytes, rfc3339, within};
 use super::arguments::{Arguments, Kind, Parameter, Tool};
 use super::message::{Form, Parts};
 use super::{Answered, ToolError, count};
@@ -19,7 +19,7 @@ use crate::assemble::is_line_end;
 use crate::compress::summary::SummaryPrompt;
 use crate::find::{Entries, unreadable};
 use crate::search;
-use crate::service::{Entry, SearchMode, SearchRequest, ToolCall};
+use crate::service::{Entry, SearchMode, SearchRequest, ToolBounds, ToolCall};
 
 pub(super) static TOOL: Tool = Tool {
     name: super::ASKS_A_MODEL,
@@ -150,20 +150,18 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
             }
         }
     }
-    Ok(put_together(
-        call,
-        &arguments,
-        &Shown {
-            prompt: &prompt,
-            query: query.as_deref(),
-            packed: &packed,
-            written,
-            degraded,
-            tokens,
-            context,
-            timeout,
-        },
-    ))
+    let shown = Shown {
+        prompt: &prompt,
+        query: query.as_deref(),
+        packed: &packed,
+        written,
+        degraded,
+        tokens,
+        context,
+        timeout,
+    };
+    // A model is asked once, however long what comes of it is.
+    within(call.bounds, |bounds| Ok(put_together(bounds, &arguments, &shown)))
 }
 
 /// The question, so that its lines cannot be taken for ours.
@@ -183,7 +181,7 @@ fn scope(access: &Access<'_>, arguments: &mut Arguments) -> Result<Option<Scope>
     if arguments.choice("session_scope")? == Some("session") {
         return Err(ToolError::Said("session_scope session needs session_ids".to_owned()));
     }
-    if everywhere { access.all() } else { Ok(access.current()) }
+    if everywhere || access.is_outside { access.all() } else { Ok(access.current()) }
 }
 
 fn found(
@@ -329,9 +327,9 @@ struct Shown<'a> {
     timeout: Duration,
 }
 
-fn put_together(call: &ToolCall<'_>, arguments: &Arguments, shown: &Shown<'_>) -> String {
+fn put_together(bounds: ToolBounds, arguments: &Arguments, shown: &Shown<'_>) -> String {
     let packed = shown.packed;
-    let mut budget = Budget::new(super::answer::Cost { tokens: call.bounds.tokens_max, chars: call.bounds.chars_max });
+    let mut budget = Budget::new(Cost::allowed(bounds));
     let mut head = Object::new();
     echo(&mut head, "prompt", shown.prompt);
     if let Some(query) = shown.query {
@@ -384,8 +382,7 @@ fn put_together(call: &ToolCall<'_>, arguments: &Arguments, shown: &Shown<'_>) -
             item.text("role", one.entry.role.name()).text("time", &rfc3339(one.entry.seen_ms));
         }
         let mut room = budget.left();
-        room.tokens = room.tokens.saturating_sub(item.cost().tokens + 8);
-        room.chars = room.chars.saturating_sub(item.cost().chars + 40);
+        room = room.less(item.cost().plus(Cost::ascii(8, 40)));
         let wanted = match with_evidence {
             true => one.text.len(),
             false => one.text.char_indices().nth(MATCH_CHARS).map_or(one.text.len(), |(at, _)| at),

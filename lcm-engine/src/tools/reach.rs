@@ -30,7 +30,15 @@ impl Reach {
             Some(name) => name,
             None if everywhere => "all",
             None if session.is_some() => "session",
+            None if access.is_outside => "all",
             None => "current",
+        };
+        let name = match name {
+            "current" if access.is_outside => {
+                arguments.note("calls are made outside of any conversation here, so all were looked through");
+                "all"
+            }
+            name => name,
         };
         let to = |scope, is_current| Self { name, scope, is_current, session: None, source: None };
         match (name, session) {

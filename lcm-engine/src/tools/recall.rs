@@ -96,7 +96,7 @@ pub(super) fn recall(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
     // Hits are weighed window by window, by the clock of the first page, so that the pages together hold each once.
     let (window, skip, now_ms) = match arguments.text("cursor")? {
         None => (0, 0, call.now_ms),
-        Some(text) => place_of(cursor::of(&text, &stamp)?)
+        Some(text) => place_of(&cursor::of(&text, &stamp)?)
             .ok_or_else(|| ToolError::Said("that is no cursor: leave it out to begin anew".to_owned()))?,
     };
 
@@ -165,15 +165,14 @@ pub(super) fn recall(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         head.flag("cut", true);
     }
     if let Some((window, at)) = next {
-        head.text("cursor", &format!("{stamp}.{window}-{at}-{now_ms}"));
+        head.text("cursor", &cursor::put(&stamp, &format!("{window}-{at}-{now_ms}")));
     }
     Ok(head.finish())
 }
 
 /// What is left for a text beside what its item says already.
 fn beside(item: &Object, budget: &Budget) -> Cost {
-    let (taken, left) = (item.cost(), budget.left());
-    Cost { tokens: left.tokens.saturating_sub(taken.tokens), chars: left.chars.saturating_sub(taken.chars) }
+    budget.left().less(item.cost())
 }
 
 /// Where a recall goes on: its window, hits of that which were given, and its clock.
@@ -224,7 +223,7 @@ pub(super) fn recent(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         ))
     })?;
     let limit = arguments.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(RECENT_LIMIT);
-    let everywhere = arguments.choice("scope")? == Some("all");
+    let asked_for_all = arguments.choice("scope")? == Some("all");
     let mut budget = Budget::of(&mut arguments, call.bounds, call.bounds.tokens_max)?;
     let filter = Filter {
         kinds: Kinds::Messages,
@@ -235,6 +234,7 @@ pub(super) fn recent(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
     };
     let snapshot = store.snapshot()?;
     let access = Access::new(&snapshot, &call.reader)?;
+    let everywhere = asked_for_all || access.is_outside;
     let scope: Option<Scope> = if everywhere { access.all()? } else { access.current() };
     // The window moves with the clock; what was asked for does not.
     let asked = [period.clone(), format!("{:?} {} {everywhere}", filter.roles, access.written())];
@@ -299,7 +299,7 @@ pub(super) fn recent(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         head.flag("cut", true);
     }
     if let Some(next) = next {
-        head.text("cursor", &format!("{stamp}.{next}"));
+        head.text("cursor", &cursor::put(&stamp, &next));
     }
     Ok(head.finish())
 }

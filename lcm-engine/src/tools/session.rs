@@ -156,7 +156,7 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         head.flag("cut", true);
     }
     if let (true, Some(number)) = (has_more, last) {
-        let text = format!("{stamp}.{number}");
+        let text = cursor::put(&stamp, &number.to_string());
         head.number("next_after_store_id", number).text("cursor", &text);
     }
     Ok(head.finish())
@@ -171,8 +171,8 @@ fn put(item: &mut Object, key: &str, said: &str, left: &mut usize, room: Option<
         return;
     }
     let mut end = said.char_indices().nth(*left).map_or(said.len(), |(at, _)| at);
-    if let Some(mut room) = room {
-        room.tokens = room.tokens.saturating_sub(item.cost().tokens);
+    if let Some(room) = room {
+        let room = room.less(item.cost());
         let least = said.chars().next().map_or(0, char::len_utf8);
         end = fitting_bytes(&said[..end], room).max(least);
     }

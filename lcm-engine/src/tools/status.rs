@@ -13,7 +13,7 @@ use super::describe::{depths, summaries};
 use super::{Answered, ToolError, count, cursor};
 use crate::find::Entries;
 use crate::history;
-use crate::service::ToolCall;
+use crate::service::{Sees, ToolCall};
 
 pub(super) static STATUS: Tool = Tool {
     name: "lcm_status",
@@ -75,7 +75,7 @@ pub(super) fn status(store: &Store, call: &ToolCall<'_>, arguments: &Arguments) 
     }
     let mut reading = Object::new();
     reading.flag("confined", call.reader.is_confined).number("given_sessions", count(call.reader.given.len()));
-    reading.flag("all_owners", call.reader.sees_all);
+    reading.flag("all_owners", call.reader.sees == Sees::All);
     object.json("reader", &reading.finish()).text("search_index", index_state(store)?.0);
     let mut bounds = Object::new();
     bounds.number("tokens_max", call.bounds.tokens_max).number("chars_max", count(call.bounds.chars_max));
@@ -110,7 +110,7 @@ pub(super) fn inspect(store: &Store, call: &ToolCall<'_>, mut arguments: Argumen
     // The next page goes on with what there was at the first: what is said and done meanwhile would move its lines.
     let (skip, newest) = match arguments.text("cursor")? {
         None => (0, Newest::of(&snapshot, session)?),
-        Some(text) => place_of(cursor::of(&text, &stamp)?)
+        Some(text) => place_of(&cursor::of(&text, &stamp)?)
             .ok_or_else(|| ToolError::Said("that is no cursor: leave it out to begin anew".to_owned()))?,
     };
     object.text("session_id", &name_of(session)).text("session", &format!("#{}", session.id));
@@ -131,7 +131,7 @@ pub(super) fn inspect(store: &Store, call: &ToolCall<'_>, mut arguments: Argumen
     }
     object.objects("items", &items).flag("has_more", at < all.len());
     if at < all.len() {
-        object.flag("cut", true).text("cursor", &format!("{stamp}.{at}-{}-{}", newest.number, newest.op));
+        object.flag("cut", true).text("cursor", &cursor::put(&stamp, &format!("{at}-{}-{}", newest.number, newest.op)));
     }
     Ok(object.finish())
 }

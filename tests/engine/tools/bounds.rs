@@ -69,7 +69,8 @@ fn any_arguments_are_answered_in_one_line_within_bounds() {
     let mut random = Random::of_test(7);
     let parameters = lcm_engine::tools::parameters();
     let long = long_value();
-    let bounds = [ToolBounds::default(), ToolBounds { tokens_max: 1500, chars_max: 6000 }];
+    let narrow = ToolBounds { tokens_max: 1500, chars_max: 6000, bytes_max: usize::MAX };
+    let bounds = [ToolBounds::default(), narrow, ToolBounds { bytes_max: 5000, ..ToolBounds::default() }];
     let mut errors = 0;
     for round in 0..1500 {
         let tool = *random.pick(&NAMES);
@@ -91,7 +92,7 @@ fn any_arguments_are_answered_in_one_line_within_bounds() {
         if random.percent(5) {
             arguments.truncate(arguments.floor_char_boundary(random.below(arguments.len() + 1)));
         }
-        let caller = Caller { bounds: bounds[round % 2], ..caller(&home.engine, "s") };
+        let caller = Caller { bounds: bounds[round % 3], ..caller(&home.engine, "s") };
         errors += usize::from(caller.raw(tool, &arguments).1);
     }
     assert!((100..1400).contains(&errors), "{errors} errors: most of it was not tried");

@@ -74,6 +74,7 @@ impl Caller<'_> {
         assert_eq!(json.get("error").is_some(), answer.is_error, "{tool} {arguments}: {text}");
         let (tokens, chars) = (u64::from(Estimate.count_text(&text)), text.chars().count());
         assert!(tokens <= self.bounds.tokens_max && chars <= self.bounds.chars_max, "{tool} {arguments}: {tokens}");
+        assert!(text.len() <= self.bounds.bytes_max, "{tool} {arguments}: {} bytes", text.len());
         (text, answer.is_error)
     }
 

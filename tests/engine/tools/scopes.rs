@@ -2,7 +2,7 @@
 
 use lcm_core::SessionId;
 use lcm_engine::Engine;
-use lcm_engine::service::{CompressRequest, Reader, Service, SessionKey, TurnRequest};
+use lcm_engine::service::{CompressRequest, Reader, Sees, Service, SessionKey, TurnRequest};
 
 use super::{Caller, NAMES, caller, caller_as, handles, items, owner, string, turn_as, unquoted, with_folds};
 use crate::session::{Home, assistant, exchanges, home, key, options, texts, turn, turn_of, user};
@@ -214,10 +214,10 @@ fn a_reader_sees_its_own_its_given_and_by_setting_all_sessions() {
     assert_eq!(zeppelins(&with(confined.clone())), Vec::<String>::new());
     assert_eq!(zeppelins(&with(Reader { given, ..confined.clone() })), [theirs]);
     assert_eq!(zeppelins(&with(Reader { given: vec![id(&home.engine, &key("mine"))], ..confined.clone() })), [mine]);
-    let all = Reader { sees_all: true, ..reader.clone() };
+    let all = Reader { sees: Sees::All, ..reader.clone() };
     assert_eq!(zeppelins(&with(all)), [mine, theirs, theirs]);
     // Confined is confined, whatever a setting opens.
-    assert_eq!(zeppelins(&with(Reader { sees_all: true, ..confined.clone() })), Vec::<String>::new());
+    assert_eq!(zeppelins(&with(Reader { sees: Sees::All, ..confined.clone() })), Vec::<String>::new());
     // A session of another owner named as one's own is none.
     assert_eq!(zeppelins(&with(Reader { session: Some(id(&home.engine, &bert)), ..confined })), Vec::<String>::new());
     // A given session that is gone or never was gives nothing.

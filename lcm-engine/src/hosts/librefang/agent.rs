@@ -48,6 +48,9 @@ const KEPT_MESSAGES_MAX: usize = 16;
 /// Characters of a summary that the host shows.
 const SUMMARY_CHARS_MAX: usize = 1900;
 
+/// Bytes of a page of a tool; larger ones are no pages for the host, see [`RESULT_BYTES_MAX`].
+const PAGE_BYTES_MAX: usize = 16_000;
+
 /// An agent.
 #[derive(Default)]
 pub(super) struct Agent {
@@ -121,7 +124,7 @@ impl Agent {
         let usual = ToolBounds::default();
         // A small window is not filled by one answer.
         let share = (self.window_tokens * RESULT_PERCENT / 100).max(500);
-        ToolBounds { tokens_max: usual.tokens_max.min(share), ..usual }
+        ToolBounds { tokens_max: usual.tokens_max.min(share), bytes_max: PAGE_BYTES_MAX, ..usual }
     }
 
     /// What is shown of a result that takes more than its share of the window; `None` for all of it.
@@ -331,7 +334,7 @@ impl Agent {
             session: session.map(|session| session.id),
             given: Vec::new(),
             is_confined: !reads_across,
-            sees_all: false,
+            ..Reader::default()
         })
     }
 
