@@ -115,10 +115,13 @@ fn metadata_that_is_none_gives_no_more_than_none() {
         for arguments in [r#"{"query":"lamp"}"#, r#""{\"query\":\"lamp\"}""#] {
             let params = format!(r#"{{"name":"grep","arguments":{arguments},"_meta":{meta}}}"#);
             let told = client.ask(1, "tools/call", &params);
-            assert!(said(at(&told, &["result"])).contains("nothing in scope"), "{params}: {told:?}");
+            // Where a session is named, the hook of the host puts the answer in the place of this one.
+            let why = if caller.contains("session_id") { "[lcm:call " } else { "nothing in scope" };
+            let answer = said(at(&told, &["result"]));
+            assert!(answer.contains(why) && !answer.contains("lamp"), "{params}: {told:?}");
         }
         let told = client.ask(1, "resources/read", &format!(r#"{{"uri":"lcm://session/1","_meta":{meta}}}"#));
-        assert_eq!(error(&told).1, "nothing in scope", "{told:?}");
+        assert!(error(&told).1.starts_with("nothing in scope"), "{told:?}");
         let told = client.ask(1, "resources/list", &format!(r#"{{"_meta":{meta}}}"#));
         assert!(told.get("error").is_some(), "{told:?}");
     }
