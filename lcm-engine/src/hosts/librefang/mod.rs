@@ -153,8 +153,7 @@ impl Hooks {
             }
             Request::Ingest { agent, message, peer } => {
                 lock(&self.agent(&agent)).heard(message, peer, now_ms);
-                let memories = Json::Array(Vec::new());
-                HookAnswer { text: answer("ingest_result", &[("memories", &memories)]), ..HookAnswer::default() }
+                HookAnswer { text: no_memories(), ..HookAnswer::default() }
             }
             Request::Assemble { agent: name, system_prompt, window, tools } => {
                 let agent = self.agent(&name);
@@ -276,10 +275,17 @@ pub fn alone(request: &[u8]) -> Vec<u8> {
             // What stays of the list is what the host keeps; it tells no model that something was left out.
             list_of("compact_result", &shown, &[("summary", &"".into())])
         }
-        Request::Ingest { .. } => answer("ingest_result", &[("memories", &Json::Array(Vec::new()))]),
+        Request::Ingest { .. } => no_memories(),
         Request::Transform { .. } => answer("skip", &[]),
         Request::Bootstrap { .. } | Request::AfterTurn { .. } | Request::Other(_) => nothing(),
     }
+}
+
+/// Five short texts in the system prompt, and a cold cache, are no recall: what is recalled stands in the window. The
+/// long-lived protocol has another name for the list.
+fn no_memories() -> Vec<u8> {
+    let none = Json::Array(Vec::new());
+    answer("ingest_result", &[("memories", &none), ("recalled_memories", &none)])
 }
 
 fn list_of(kind: &str, shown: &[message::Said], entries: &[(&str, &Json)]) -> Vec<u8> {
