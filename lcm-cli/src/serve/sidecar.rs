@@ -81,20 +81,14 @@ impl Server {
         if !["bootstrap", "ingest", "assemble", "after_turn"].contains(&method.as_str()) {
             return Some(refused(&id, "there is no such method: use bootstrap, ingest, assemble or after_turn"));
         }
-        let mut request: Vec<(JsonString, Json)> = vec![("type".into(), method.as_str().into())];
-        if let Some(Json::Object(params)) = call.get("params").cloned() {
-            request.extend(params.into_iter().filter(|(key, _)| key.as_bytes() != b"type"));
-        }
-        let request = Json::Object(request);
         let answered = self.open().map_err(|failure| failure.message).and_then(|engine| {
-            let model = None;
-            self.answer_hook(&engine, self.settings(), model, request.clone()).map_err(|error| error.told())
+            self.answer_hook(&engine, self.settings(), None, request_of(&method, call)).map_err(|error| error.told())
         });
         let text = match answered {
             Ok(text) => text,
             Err(why) => {
                 tracing::warn!("{method} was left in the spool: {why}");
-                let text = request.to_text();
+                let text = request_of(&method, Json::parse(line).unwrap_or(Json::Null)).to_text();
                 if method != "bootstrap"
                     && let Err(error) = spool::write(&self.config.home, moment::now_ms(), &text)
                 {
@@ -110,6 +104,17 @@ impl Server {
         answer.extend_from_slice(b"}\n");
         Some(answer)
     }
+}
+
+/// A call as the request of a hook.
+fn request_of(method: &str, call: Json) -> Json {
+    let mut request: Vec<(JsonString, Json)> = vec![("type".into(), method.into())];
+    if let Json::Object(entries) = call
+        && let Some((_, Json::Object(params))) = entries.into_iter().rfind(|(key, _)| key.as_bytes() == b"params")
+    {
+        request.extend(params.into_iter().filter(|(key, _)| key.as_bytes() != b"type"));
+    }
+    Json::Object(request)
 }
 
 fn refused(id: &Json, why: &str) -> Vec<u8> {
