@@ -378,7 +378,6 @@ impl Agent {
 
 impl Hooks {
     /// Answers a tool whose caller only a token names.
-    #[expect(clippy::too_many_arguments, reason = "what the hook was told of one call")]
     pub(super) fn tool(
         &self,
         work: Work<'_>,

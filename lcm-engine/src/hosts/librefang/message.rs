@@ -94,7 +94,7 @@ impl Said {
             Json::String(text) => millis += text_millis(text.as_bytes()),
             Json::Array(blocks) => {
                 for block in blocks {
-                    let id = |key| block.get(key).map(|id| id_text(id)).unwrap_or_default();
+                    let id = |key| block.get(key).map(id_text).unwrap_or_default();
                     match block.get("type").and_then(Json::as_str) {
                         Some("tool_use") => calls.push(id("id")),
                         Some("tool_result") => results.push(id("tool_use_id")),
@@ -372,7 +372,7 @@ pub(super) fn text_millis(text: &[u8]) -> u64 {
                 let run = rest.iter().position(|byte| *byte > 0x7f).unwrap_or(rest.len());
                 (run, u64::try_from(run).unwrap_or(u64::MAX).saturating_mul(CHAR_MILLIS))
             }
-            0xe3..=0xe9 | 0xea..=0xed => (3, HAN_MILLIS),
+            0xe3..=0xed => (3, HAN_MILLIS),
             0xf0..=0xff => (4, HAN_MILLIS),
             0xe0..=0xe2 | 0xee..=0xef => (3, CHAR_MILLIS),
             _ => (2, CHAR_MILLIS),
