@@ -7,4 +7,5 @@ mod turns;
 mod secret;
 mod callers;
 mod odd;
+mod recorded;
 mod random;

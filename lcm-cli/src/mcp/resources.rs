@@ -158,7 +158,11 @@ pub(super) async fn read(
     let (text, mime) = match told {
         Ok(ToolAnswer { text, is_error: false }) => (text, mime),
         Ok(ToolAnswer { text, is_error: true }) => return Err(ErrorData::resource_not_found(why(text), None)),
-        Err(Unread::Answer(text)) => (text, "text/plain"),
+        // Only what a tool gives back is seen by the hook that knows who asks.
+        Err(Unread::Answer(_)) => {
+            let why = "nothing in scope: for this caller only tools can be answered";
+            return Err(ErrorData::resource_not_found(why, None));
+        }
         Err(Unread::Refused(why)) => return Err(ErrorData::resource_not_found(why, None)),
     };
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(mime)]))

@@ -25,8 +25,8 @@ const CONVERSATIONS_MAX: usize = 64;
 const HEARD_MAX: usize = 64;
 /// Messages of a list by which its session is looked for in the store, from its end and from its beginning.
 const LOOKED_UP_MAX: usize = 8;
-/// How long a turn may take in which a tool is called: an hour, in milliseconds.
-const TURN_MS: i64 = 60 * 60 * 1000;
+/// How long after its window was shown a model may call a tool: ten minutes, in milliseconds. What is older was given up.
+const TURN_MS: i64 = 10 * 60 * 1000;
 
 /// What the host counts beside a list and does not tell us of, its tools above all: at first so much of the window, in
 /// per cent, and at most so many tokens.
@@ -216,7 +216,7 @@ impl Agent {
         conversation.take_past(work, raws, &past)?;
         conversation.follow(&live, work.now_ms);
         // Harder where the host is pressed harder.
-        let share = KEPT_PERCENT.saturating_sub(u64::from(pressure.degree) * 8).max(8);
+        let share = KEPT_PERCENT.saturating_sub(u64::from(pressure.0) * 8).max(8);
         let (gone, kept) = split(past, &live, tokens.saturating_mul(share * 10));
         let summary = match is_in_turn || gone.is_empty() {
             // The host would show it in front of the newest request and run the two together; and in the middle of a turn
