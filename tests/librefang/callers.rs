@@ -3,7 +3,7 @@
 use lcm_core::Json;
 use lcm_engine::hosts::librefang::{Caller, Who};
 
-use super::host::{AGENT, Host, Turn};
+use super::host::{AGENT, Host, Turn, text_of};
 
 fn caller(session: &str, peer: Option<&str>) -> Caller {
     Caller { session: session.to_owned(), peer: peer.map(str::to_owned) }
@@ -97,34 +97,36 @@ fn an_agent_does_not_read_another_agent() {
 }
 
 #[test]
-fn while_two_conversations_go_on_the_next_list_tells_which_one_asked() {
+fn while_two_conversations_go_on_the_next_window_tells_which_one_asked() {
     let mut host = Host::new(16_384);
     host.turn(&Turn { session: "a", text: "the orchid is blue", reply: "noted", ..Turn::default() });
     host.turn(&Turn { session: "b", text: "the orchid is red", reply: "noted", ..Turn::default() });
     begin(&mut host, "a", "which colour?");
     begin(&mut host, "b", "which colour?");
-    let first = token(&host, "s-a", None);
-    let answer = told(&mut host, &first, "call_1");
-    assert!(answer.contains("call the tool again") && !answer.contains("orchid"), "{answer}");
-    // The host shows the call with what the hook made of it.
+    let token = token(&host, "s-a", None);
+    assert_eq!(told(&mut host, &token, "call_1"), token, "nobody knows yet");
+    // The host shows the call with what it got; a host without that hook does so every time.
     let mut window = host.sessions["a"].clone();
     let said = host.said("user", "which colour?".into());
     let call = Json::object([
         ("type", "tool_use".into()),
         ("id", "call_1".into()),
         ("name", "mcp_lcm_grep".into()),
-        ("input", Json::object([])),
+        ("input", Json::object([("query", "orchid".into())])),
     ]);
     let called = host.said("assistant", Json::Array(vec![call]));
     let block = Json::object([
         ("type", "tool_result".into()),
         ("tool_use_id", "call_1".into()),
-        ("content", answer.into()),
+        ("content", token.as_str().into()),
         ("is_error", false.into()),
     ]);
     let given = host.said("user", Json::Array(vec![block]));
     window.extend([said, called, given]);
-    host.assemble(&window);
+    let shown = host.assemble(&window);
+    let answer = text_of(shown.last().unwrap());
+    assert!(answer.contains("the orchid is blue") && !answer.contains("red"), "{answer}");
+    assert_eq!(host.assemble(&window), shown, "the same call has one answer");
     let Who::Reader(reader, _) = host.hooks.who(&host.engine, &caller("s-a", None), &host.options) else {
         panic!("the session is known now")
     };

@@ -140,12 +140,11 @@ impl Hook {
             let told = self.is_dry.then(|| format!("answered by whoever serves in {}", home.display()));
             return Answered { answer, told };
         }
-        let kind = match request::kind(bytes) {
-            Ok(kind) => kind,
-            Err(why) => return neutral(&why),
-        };
+        if let Err(why) = request::check(bytes) {
+            return neutral(&why);
+        }
         let told = match asked {
-            Some((home, Err(why))) => self.keep(home, kind.as_deref(), bytes, &why),
+            Some((home, Err(why))) => self.keep(home, bytes, &why),
             _ => Some("nothing is kept: there is no data directory: set LCM_HOME, or LIBREFANG_HOME".to_owned()),
         };
         on_its_own(bytes, told)
@@ -158,20 +157,13 @@ impl Hook {
     }
 
     /// Leaves a request to whoever serves next; gives what is to be told of that.
-    fn keep(&self, home: &Path, kind: Option<&str>, bytes: &[u8], why: &Unanswered) -> Option<String> {
-        // Nothing of a conversation is in it.
-        let is_kept = kind != Some("bootstrap");
-        let place = home.display();
+    fn keep(&self, home: &Path, bytes: &[u8], why: &Unanswered) -> Option<String> {
         if self.is_dry {
-            let what = if is_kept { "would go into the spool" } else { "would not be kept" };
-            return Some(format!("the request {what} of {place}: {why}"));
-        }
-        if !is_kept {
-            return None;
+            return Some(format!("the request would go into the spool of {}: {why}", home.display()));
         }
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
         let left = spool::write(home, i64::try_from(now_ms).unwrap_or(i64::MAX), bytes);
-        left.err().map(|error| format!("the request is not kept in {place}: {error}"))
+        left.err().map(|error| format!("the request is not kept in {}: {error}", home.display()))
     }
 }
 

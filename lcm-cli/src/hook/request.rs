@@ -30,13 +30,13 @@ impl fmt::Display for NoRequest {
     }
 }
 
-/// Which hook a request is for, when it says.
-pub(super) fn kind(bytes: &[u8]) -> Result<Option<String>, NoRequest> {
+/// Whether it is a request at all: a JSON object.
+pub(super) fn check(bytes: &[u8]) -> Result<(), NoRequest> {
     if bytes.trim_ascii().is_empty() {
         return Err(NoRequest::Empty);
     }
     match Json::parse(bytes).map_err(NoRequest::NoJson)? {
-        json @ Json::Object(_) => Ok(json.get("type").and_then(Json::as_str).map(str::to_owned)),
+        Json::Object(_) => Ok(()),
         _ => Err(NoRequest::NoObject),
     }
 }
@@ -138,16 +138,8 @@ mod tests {
             "[}",
         ] {
             assert_eq!(line(text.as_bytes()), None, "{text}");
-            assert!(kind(text.as_bytes()).is_err(), "{text}");
+            assert!(check(text.as_bytes()).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn which_hook_it_is_for_is_a_text_or_nothing() {
-        let kind = |text: &str| kind(text.as_bytes()).unwrap_or_else(|why| panic!("{text}: {why}"));
-        assert_eq!(kind(r#"{"type":"assemble"}"#).as_deref(), Some("assemble"));
-        assert_eq!(kind(r#"{"type":7}"#), None);
-        assert_eq!(kind("{}"), None);
     }
 
     proptest! {

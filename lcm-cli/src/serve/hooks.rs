@@ -21,6 +21,8 @@ use crate::error::CliError;
 
 /// The file with which answers of tools are proved to be ours, in every process on one data directory.
 const SECRET: &str = "hooks.secret";
+/// A file that is there while the daemon wants the head of its windows to stay the same: it says so once, when it starts.
+const STABLE_PREFIX: &str = ".hooks.stable-prefix";
 /// How often what is old is looked for: a minute, in milliseconds.
 const SWEEP_MS: i64 = 60_000;
 
@@ -43,7 +45,9 @@ impl Served {
     /// # Errors
     /// When the secret can neither be read nor made.
     pub(crate) fn new(home: &Path) -> io::Result<Self> {
-        Ok(Self { hooks: Hooks::new(secret(home)?), spool: Mutex::default() })
+        let hooks = Hooks::new(secret(home)?);
+        hooks.set_stable_prefix(home.join(STABLE_PREFIX).exists());
+        Ok(Self { hooks, spool: Mutex::default() })
     }
 
     /// Answers a hook.
@@ -59,7 +63,7 @@ impl Served {
         now_ms: i64,
     ) -> Result<HookAnswer, CliError> {
         self.take_in(home, engine, options, now_ms)?;
-        let answer = self.hooks.answer(engine, request, options, now_ms)?;
+        let answer = self.with_mode_kept(home, |hooks| hooks.answer(engine, request, options, now_ms))??;
         if let Some(waiting) = answer.waits.as_ref().filter(|waiting| self.hooks.still_needs(waiting)) {
             let left = spool::write(home, now_ms, waiting.request());
             let name =
@@ -70,6 +74,19 @@ impl Served {
             tracing::warn!("{note}");
         }
         Ok(answer)
+    }
+
+    /// Has something done with the hooks, and keeps for the next process what the daemon may have said when it started.
+    fn with_mode_kept<T>(&self, home: &Path, work: impl FnOnce(&Hooks) -> T) -> Result<T, CliError> {
+        let before = self.hooks.stable_prefix();
+        let done = work(&self.hooks);
+        let now = self.hooks.stable_prefix();
+        if now != before {
+            let path = home.join(STABLE_PREFIX);
+            let kept = if now { fs::write(&path, "") } else { fs::remove_file(&path) };
+            kept.map_err(|source| CliError::File { what: "write", path, source })?;
+        }
+        Ok(done)
     }
 
     /// Who calls a tool. The spool is taken in first, so that what it has is found.
@@ -154,7 +171,7 @@ impl Served {
             spool::set_aside(home, name).map_err(fail)?;
             return Ok(None);
         };
-        let waits = self.hooks.take_in(engine, request, options, left.at_ms)?;
+        let waits = self.with_mode_kept(home, |hooks| hooks.take_in(engine, request, options, left.at_ms))??;
         let is_recent = now_ms.saturating_sub(left.at_ms) < PENDING_MS;
         match waits.filter(|waiting| is_recent && self.hooks.still_needs(waiting)) {
             Some(waiting) => Ok(Some(waiting)),

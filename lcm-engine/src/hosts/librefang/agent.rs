@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use lcm_core::tokens::{Estimate, TokenCounter};
 use lcm_core::{Json, NodeId, Owner, Role};
 
+use super::caller;
 use super::conversation::{Conversation, Work};
 use super::fit;
 use super::message::{Made, SUMMARY_MARK, Said, Shown, text_millis};
@@ -57,6 +58,9 @@ const PAGE_BYTES_MAX: usize = 16_000;
 /// With less a page has no room for anything.
 const PAGE_BYTES_MIN: usize = 1500;
 
+/// Answers that are remembered; of an older one the host shows the token again.
+const ANSWERS_MAX: usize = 1024;
+
 /// An agent.
 #[derive(Default)]
 pub(super) struct Agent {
@@ -70,6 +74,8 @@ pub(super) struct Agent {
     learned_millis: u64,
     /// What the last window cost by the host's estimate, with its system prompt.
     shown_millis: u64,
+    /// Answers of our tools that stand in the place of a token, by the id of the call.
+    answers: HashMap<String, String>,
     /// Calls that stood in the last list, and in which conversation.
     pub(super) shown_calls: Vec<(String, String)>,
 }
@@ -332,28 +338,78 @@ impl Agent {
     // ---- whose tool
 
     /// Who reads in a conversation, while a turn of it goes on.
-    pub(super) fn reader(&self, engine: &Engine, name: &str, reads_across: bool) -> Option<Reader> {
+    pub(super) fn reader(
+        &self,
+        engine: &Engine,
+        name: &str,
+        caller: &super::Caller,
+        reads_across: bool,
+    ) -> Option<Reader> {
         let conversation = self.conversations.get(name)?;
+        // Who speaks in a conversation that began with somebody else reads what was said in it, and no more.
+        let is_theirs = caller.peer.as_ref().is_none_or(|peer| *peer == conversation.key.owner.person);
         conversation.in_turn_ms?;
         let session = engine.session_named(&conversation.key).ok()?;
         Some(Reader {
             owner: conversation.key.owner.clone(),
             session: session.map(|session| session.id),
             given: Vec::new(),
-            is_confined: !reads_across,
+            is_confined: !(reads_across && is_theirs),
             ..Reader::default()
         })
     }
 
-    /// The conversation in which a tool can have been called: the only one of that person in which a turn goes on.
+    /// The conversation in which a tool can have been called: the only one of that person in which a turn goes on; else the
+    /// only one at all, in which several people may speak.
     pub(super) fn only_one_in_turn(&self, peer: Option<&str>, now_ms: i64) -> Option<String> {
-        let is_it = |conversation: &Conversation| {
-            let is_in_turn = conversation.in_turn_ms.is_some_and(|since| now_ms.saturating_sub(since) <= TURN_MS);
-            is_in_turn && peer.is_none_or(|peer| conversation.key.owner.person == peer)
+        let in_turn = self.conversations.iter().filter(|(_, conversation)| {
+            conversation.in_turn_ms.is_some_and(|since| now_ms.saturating_sub(since) <= TURN_MS)
+        });
+        let mut all: Vec<(&String, &Conversation)> = in_turn.collect();
+        let is_theirs = |(_, conversation): &(&String, &Conversation)| {
+            peer.is_none_or(|peer| conversation.key.owner.person == peer)
         };
-        let mut found = self.conversations.iter().filter(|(_, conversation)| is_it(conversation)).map(|(name, _)| name);
-        let only = found.next()?.clone();
-        found.next().is_none().then_some(only)
+        if all.iter().any(is_theirs) {
+            all.retain(is_theirs);
+        }
+        match all.as_slice() {
+            [(name, _)] => Some((*name).clone()),
+            _ => None,
+        }
+    }
+
+    /// Answers a tool of ours in a conversation; the answer is known by its call from then on.
+    fn answer_tool(
+        &mut self,
+        work: Work<'_>,
+        conversation: &str,
+        caller: &super::Caller,
+        (tool, call, input): (&str, &str, &Json),
+        reads_across: bool,
+    ) -> String {
+        if let Some(conversation) = self.conversations.get_mut(conversation) {
+            conversation.in_turn_ms = Some(work.now_ms);
+        }
+        let text = match self.reader(work.engine, conversation, caller, reads_across) {
+            None => r#"{"error":"nothing was kept of this conversation yet"}"#.to_owned(),
+            Some(reader) => {
+                let asked = ToolCall {
+                    name: our_name(tool),
+                    arguments: &input.to_text(),
+                    reader,
+                    bounds: self.bounds(),
+                    model: None,
+                    by: work.by.to_owned(),
+                    now_ms: work.now_ms,
+                };
+                work.engine.call_tool(&asked).text
+            }
+        };
+        if self.answers.len() >= ANSWERS_MAX {
+            self.answers.clear();
+        }
+        self.answers.insert(call.to_owned(), text.clone());
+        text
     }
 
     // ---- what waits
@@ -385,35 +441,59 @@ impl Agent {
 }
 
 impl Hooks {
-    /// Answers a tool whose caller only a token names.
+    /// Answers a tool whose caller only a token names; `None` where several conversations may have called it.
     pub(super) fn tool(
         &self,
         work: Work<'_>,
         name: &str,
         agent: &mut Agent,
         caller: &super::Caller,
-        (tool, call, input): (&str, &str, &Json),
+        told: (&str, &str, &Json),
         reads_across: bool,
-    ) -> String {
+    ) -> Option<String> {
+        let (_, call, _) = told;
         lock(&self.callers).asked(caller, name, call);
-        let Some(conversation) = agent.only_one_in_turn(caller.peer.as_deref(), work.now_ms) else {
-            return r#"{"error":"several conversations of this agent go on at once, and lcm does not know yet which one asks: call the tool again"}"#.to_owned();
-        };
+        let conversation = agent.only_one_in_turn(caller.peer.as_deref(), work.now_ms)?;
         lock(&self.callers).join(caller, name, &conversation);
-        let Some(reader) = agent.reader(work.engine, &conversation, reads_across) else {
-            return r#"{"error":"nothing was kept of this conversation yet"}"#.to_owned();
-        };
-        work.engine
-            .call_tool(&ToolCall {
-                name: our_name(tool),
-                arguments: &input.to_text(),
-                reader,
-                bounds: agent.bounds(),
-                model: None,
-                by: work.by.to_owned(),
-                now_ms: work.now_ms,
-            })
-            .text
+        Some(agent.answer_tool(work, &conversation, caller, told, reads_across))
+    }
+
+    /// A window with the answers of our tools where it shows their tokens: who calls is told by the window itself. Where
+    /// `may_ask` is not set, only with those that were given before.
+    pub(super) fn with_answers(
+        &self,
+        work: Work<'_>,
+        name: &str,
+        agent: &mut Agent,
+        mut window: Window,
+        reads_across: bool,
+        may_ask: bool,
+    ) -> Result<Window, EngineError> {
+        for at in 0..window.messages.len() {
+            if window.messages[at].results.is_empty() || !caller::may_hold_token(&window.messages[at].text) {
+                continue;
+            }
+            let mut answers: Vec<(String, String)> = Vec::new();
+            for (call, content) in window.messages[at].results_told() {
+                let Some(caller) = lock(&self.callers).read(&content) else { continue };
+                let known = agent.answers.get(&call).cloned();
+                let called = window.messages[..at].iter().rev().find_map(|said| said.called(&call));
+                let answer = match (known, called) {
+                    (Some(known), _) => known,
+                    (None, Some((tool, input))) if may_ask => {
+                        let conversation = agent.conversation_of(work, name, &window.messages, &[])?;
+                        lock(&self.callers).join(&caller, name, &conversation);
+                        agent.answer_tool(work, &conversation, &caller, (&tool, &call, &input), reads_across)
+                    }
+                    _ => continue,
+                };
+                answers.push((call, answer));
+            }
+            if let Some(answered) = window.messages[at].with_results(&answers) {
+                window.messages[at] = answered;
+            }
+        }
+        Ok(window)
     }
 }
 

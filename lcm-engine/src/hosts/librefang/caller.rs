@@ -3,7 +3,8 @@
 //! The host marks a call of a tool with its own name of the session, which no hook ever hears, and does not say which agent
 //! calls. So a call of a session that is not known is answered with a *token* that names the session; the hook that sees
 //! every tool's answer, and whose agent the host vouches for, puts the real answer in its place. Which of the agent's
-//! conversations it is, is told by the turn that is going on; where several are, by the next list in which the call stands.
+//! conversations it is, is told by the turn that is going on; where several are, and where the host has no such hook, by the
+//! next window in which the call stands.
 
 use std::collections::HashMap;
 
@@ -23,6 +24,11 @@ const NAME_BYTES_MAX: usize = 256;
 
 const BEGIN: &str =
     "lcm cannot tell whose conversation asks: its plugin has to be the context engine of this agent [lcm:call ";
+
+/// Whether a message may hold a token; told from its text alone.
+pub(super) fn may_hold_token(text: &[u8]) -> bool {
+    memchr::memmem::find(text, b"[lcm:call ").is_some()
+}
 
 /// Who calls, as the host marks it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -169,6 +169,47 @@ impl Said {
         }
     }
 
+    /// What it shows of the results of calls, where that is text: the call's id, and the text.
+    pub(super) fn results_told(&self) -> Vec<(String, String)> {
+        let blocks = self.json.get("content").and_then(Json::as_array).unwrap_or_default();
+        let of_block = |block: &Json| {
+            let call = id_text(block.get("tool_use_id")?);
+            block.get("content").and_then(Json::as_str).map(|content| (call, content.to_owned()))
+        };
+        blocks.iter().filter_map(of_block).collect()
+    }
+
+    /// The tool and the input of a call that it makes.
+    pub(super) fn called(&self, call: &str) -> Option<(String, Json)> {
+        let blocks = self.json.get("content").and_then(Json::as_array).unwrap_or_default();
+        let is_it = |block: &&Json| {
+            block.get("type").and_then(Json::as_str) == Some("tool_use")
+                && block.get("id").is_some_and(|id| id_text(id) == call)
+        };
+        let block = blocks.iter().find(is_it)?;
+        let input = block.get("input").cloned().unwrap_or(Json::Null);
+        Some((block.get("name").and_then(Json::as_str)?.to_owned(), input))
+    }
+
+    /// The same message with other results, by the ids of their calls; `None` where it has none of them, or shows them.
+    pub(super) fn with_results(&self, results: &[(String, String)]) -> Option<Self> {
+        let Json::Object(mut entries) = self.json.clone() else { return None };
+        let content = entries.iter_mut().rfind(|(key, _)| key.as_bytes() == b"content").map(|(_, content)| content)?;
+        let Json::Array(blocks) = content else { return None };
+        let mut is_changed = false;
+        for block in blocks {
+            let call = block.get("tool_use_id").map(id_text);
+            let result = results.iter().find(|(id, _)| Some(id) == call.as_ref());
+            let (Some((_, result)), Json::Object(entries)) = (result, block) else { continue };
+            for (_, value) in entries.iter_mut().filter(|(key, _)| key.as_bytes() == b"content") {
+                let result: Json = result.as_str().into();
+                is_changed |= *value != result;
+                *value = result;
+            }
+        }
+        is_changed.then(|| self.with(Json::Object(entries))).flatten()
+    }
+
     /// Whether a person may have said it: a user's message that answers no call, and neither the host nor we made it.
     pub(super) fn is_request(&self) -> bool {
         self.role == Role::User && self.results.is_empty() && self.made.is_none() && !self.is_marked

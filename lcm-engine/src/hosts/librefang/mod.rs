@@ -113,6 +113,18 @@ impl Hooks {
         Self { agents: Mutex::default(), callers: Mutex::new(Callers::new(secret)), stable_prefix: false.into() }
     }
 
+    /// Whether the host wants the head of its windows to stay the same, as its daemon said when it started: then nothing is
+    /// recalled. Whoever serves keeps that for the next process.
+    #[must_use]
+    pub fn stable_prefix(&self) -> bool {
+        self.stable_prefix.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// The same as an earlier process heard it.
+    pub fn set_stable_prefix(&self, is_wanted: bool) {
+        self.stable_prefix.store(is_wanted, std::sync::atomic::Ordering::Relaxed);
+    }
+
     /// Answers a hook.
     ///
     /// # Errors
@@ -149,8 +161,7 @@ impl Hooks {
         now_ms: i64,
         is_asked: bool,
     ) -> Result<HookAnswer, EngineError> {
-        use std::sync::atomic::Ordering::Relaxed;
-        let recall = match self.stable_prefix.load(Relaxed) {
+        let recall = match self.stable_prefix() {
             // What is recalled changes from request to request.
             true => RecallOptions { tokens_max: 0 },
             false => options.recall,
@@ -158,7 +169,7 @@ impl Hooks {
         let work = Work { engine, folding: &options.folding, recall, by: &options.by, now_ms };
         Ok(match request {
             Request::Bootstrap { stable_prefix } => {
-                self.stable_prefix.store(stable_prefix, Relaxed);
+                self.set_stable_prefix(stable_prefix);
                 HookAnswer { text: nothing(), ..HookAnswer::default() }
             }
             Request::Ingest { agent, message, peer } => {
@@ -168,17 +179,21 @@ impl Hooks {
             Request::Assemble { agent: name, system_prompt, window, tools } => {
                 let agent = self.agent(&name);
                 let mut agent = lock(&agent);
+                let window = self.with_answers(work, &name, &mut agent, window, options.reads_across, is_asked)?;
                 let answered = agent.assemble(work, &name, &system_prompt, window, tools.as_ref(), is_asked)?;
                 self.learn(&name, &mut agent);
                 answered
             }
             Request::Compact { agent: name, window, pressure } => {
                 let agent = self.agent(&name);
-                lock(&agent).compact(work, &name, window, pressure)?
+                let mut agent = lock(&agent);
+                let window = self.with_answers(work, &name, &mut agent, window, options.reads_across, false)?;
+                agent.compact(work, &name, window, pressure)?
             }
             Request::AfterTurn { agent: name, window } => {
                 let agent = self.agent(&name);
                 let mut agent = lock(&agent);
+                let window = self.with_answers(work, &name, &mut agent, window, options.reads_across, false)?;
                 let answered = agent.after_turn(work, &name, window)?;
                 self.learn(&name, &mut agent);
                 answered
@@ -191,8 +206,11 @@ impl Hooks {
                 let (content, shown) = match token {
                     Some(caller) if !is_error => {
                         let told = (tool.as_str(), call.as_str(), &input);
-                        let text = self.tool(work, &name, &mut agent, &caller, told, options.reads_across);
-                        (text.clone(), Some(text))
+                        match self.tool(work, &name, &mut agent, &caller, told, options.reads_across) {
+                            Some(text) => (text.clone(), Some(text)),
+                            // The next window in which the call stands tells whose it is.
+                            None => return Ok(HookAnswer { text: answer("skip", &[]), ..HookAnswer::default() }),
+                        }
                     }
                     _ => {
                         let part = agent.share_of(&tool, &content);
@@ -242,7 +260,7 @@ impl Hooks {
         if let Some((agent, name)) = joined {
             let agent = self.agent(&agent);
             let agent = lock(&agent);
-            if let Some(reader) = agent.reader(engine, &name, options.reads_across) {
+            if let Some(reader) = agent.reader(engine, &name, caller, options.reads_across) {
                 return Who::Reader(reader, agent.bounds());
             }
         }

@@ -3,8 +3,6 @@
 
 use std::collections::HashMap;
 
-use lcm_core::Json;
-
 use super::message::Said;
 
 /// Bytes of results that are held; beyond that the oldest are let go, which the host shows in part then.
@@ -44,23 +42,9 @@ impl Raws {
 
     /// A message with its results as the tools gave them; `None` where it shows them so.
     pub(super) fn whole(&self, said: &Said) -> Option<Said> {
-        if !said.results.iter().any(|call| self.has(call)) {
-            return None;
-        }
-        let Json::Object(mut entries) = said.json.clone() else { return None };
-        let content = entries.iter_mut().rfind(|(key, _)| key.as_bytes() == b"content").map(|(_, content)| content)?;
-        let Json::Array(blocks) = content else { return None };
-        let mut is_changed = false;
-        for block in blocks {
-            let whole = block.get("tool_use_id").and_then(Json::as_str).and_then(|call| self.results.get(call));
-            let (Some((_, whole)), Json::Object(entries)) = (whole, block) else { continue };
-            for (_, value) in entries.iter_mut().filter(|(key, _)| key.as_bytes() == b"content") {
-                let whole: Json = whole.as_str().into();
-                is_changed |= *value != whole;
-                *value = whole;
-            }
-        }
-        is_changed.then(|| said.with(Json::Object(entries))).flatten()
+        let result = |call: &String| self.results.get(call).map(|(_, content)| (call.clone(), content.clone()));
+        let results: Vec<(String, String)> = said.results.iter().filter_map(result).collect();
+        if results.is_empty() { None } else { said.with_results(&results) }
     }
 
     /// A message was kept: its results are no longer needed.
