@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     check, compress, config, describe, doctor, expand, export, grep, hook, import, install, log, mcp, pin, repair,
-    replay, select, serve, sessions, show, status, undo, unfold, why,
+    replay, select, serve, sessions, show, sidecar, status, undo, unfold, why,
 };
 
 /// Keep every message of an agent, find it again, give it back
@@ -87,6 +87,7 @@ pub(crate) enum Command {
     Replay(replay::ReplayArgs),
     Select(select::SelectArgs),
     Serve(serve::ServeArgs),
+    Sidecar(sidecar::SidecarArgs),
     Hook(hook::HookArgs),
     Mcp(mcp::McpArgs),
     Status(status::StatusArgs),

@@ -75,10 +75,10 @@ fn an_answer_is_never_longer_than_the_host_reads() {
 fn a_data_directory_with_a_long_path_is_served_and_spooled_to() {
     let host = Host::in_folder(&"long".repeat(40));
     let (_, request) = &requests()[1];
-    host.expect(request.as_bytes(), r#"{"type":"ingest_result","memories":[]}"#);
+    host.expect(request.as_bytes(), r#"{"type":"ingest_result","memories":[],"recalled_memories":[]}"#);
     assert_eq!(host.spooled().len(), 1);
     let server = host.serve();
-    host.expect(request.as_bytes(), r#"{"type":"ingest_result","memories":[]}"#);
+    host.expect(request.as_bytes(), r#"{"type":"ingest_result","memories":[],"recalled_memories":[]}"#);
     assert_eq!(host.spooled(), [], "who serves takes in what was left");
     server.end();
 }
@@ -167,7 +167,7 @@ fn a_person_gets_help_and_the_command_does_the_same() {
     let ran = host.desk.run_with(&["hook", "--home", &home.path().display().to_string()], request.as_bytes());
     assert_eq!(
         (ran.code, ran.stdout.as_str(), ran.stderr.as_str()),
-        (0, "{\"type\":\"ingest_result\",\"memories\":[]}\n", "")
+        (0, "{\"type\":\"ingest_result\",\"memories\":[],\"recalled_memories\":[]}\n", "")
     );
     assert_eq!(spool::names(home.path()).unwrap().len(), 1);
     let ran = host.desk.run_with(&["hook", "--dry"], "[]");

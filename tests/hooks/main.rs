@@ -8,6 +8,7 @@ mod host;
 mod sandbox;
 mod answers;
 mod servers;
+mod sidecar;
 mod odd;
 mod parallel;
 mod time;

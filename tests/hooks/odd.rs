@@ -164,7 +164,11 @@ fn a_pipe_that_is_never_closed_is_not_waited_for_beyond_the_time() {
         assert!(child.wait().unwrap().success());
         assert!(begun.elapsed() >= Duration::from_millis(300) && begun.elapsed() < PATIENCE);
         drop(input);
-        let answer = if kept == 0 { "{\"type\":\"ok\"}\n" } else { "{\"type\":\"ingest_result\",\"memories\":[]}\n" };
+        let answer = if kept == 0 {
+            "{\"type\":\"ok\"}\n"
+        } else {
+            "{\"type\":\"ingest_result\",\"memories\":[],\"recalled_memories\":[]}\n"
+        };
         assert_eq!(rest(child.stdout.take().unwrap()), answer, "{said}");
         assert_eq!(rest(child.stderr.take().unwrap()).lines().count(), 1 - kept, "{said}");
         assert_eq!(host.spooled().len(), kept, "{said}");

@@ -129,9 +129,9 @@ impl Host {
         self.now_ms += 1000;
         // What comes over the wire was text.
         let request = Json::parse(&request.to_text()).unwrap();
-        let kept = request.clone();
         let answer = self.hooks.answer(&self.engine, request, &self.options, self.now_ms).expect("a hook is answered");
-        self.waits.extend(answer.waits.clone().map(|waits| (waits, kept, self.now_ms)));
+        let kept = |waits: Waiting| (Json::parse(waits.request()).unwrap(), waits);
+        self.waits.extend(answer.waits.clone().map(kept).map(|(request, waits)| (waits, request, self.now_ms)));
         let line = String::from_utf8(answer.text.clone()).expect("an answer is UTF-8");
         assert!(!line.contains('\n'), "an answer is one line");
         assert!(line.len() < 1 << 20, "an answer is below 1 MiB");

@@ -18,6 +18,7 @@ pub(crate) mod repair;
 pub(crate) mod replay;
 pub(crate) mod select;
 pub(crate) mod serve;
+pub(crate) mod sidecar;
 pub(crate) mod sessions;
 pub(crate) mod show;
 pub(crate) mod status;
@@ -91,6 +92,7 @@ pub(crate) fn run(
         Command::Select(args) => select::run(&args, &layers, &open()?, ui),
         Command::Hook(args) => hook::run(&args, &home, env, stdin, ui),
         Command::Serve(args) => serve::run(&args, &layers, stdin, ui),
+        Command::Sidecar(args) => sidecar::run(&args, &layers, stdin, ui),
         Command::Mcp(args) => mcp::run(&args, &layers, stdin, ui),
         Command::Doctor(_) => doctor::run(&layers, |make| self::open(&home, make), ui),
         Command::Install(_) | Command::Uninstall(_) => unreachable!("they were carried out above"),

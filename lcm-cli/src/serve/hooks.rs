@@ -59,10 +59,9 @@ impl Served {
         now_ms: i64,
     ) -> Result<HookAnswer, CliError> {
         self.take_in(home, engine, options, now_ms)?;
-        let text = request.to_text();
         let answer = self.hooks.answer(engine, request, options, now_ms)?;
         if let Some(waiting) = answer.waits.as_ref().filter(|waiting| self.hooks.still_needs(waiting)) {
-            let left = spool::write(home, now_ms, &text);
+            let left = spool::write(home, now_ms, waiting.request());
             let name =
                 left.map_err(|source| CliError::File { what: "write to", path: home.join(spool::SPOOL_DIR), source })?;
             lock(&self.spool).waiting.insert(name, waiting.clone());

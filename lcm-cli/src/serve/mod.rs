@@ -14,6 +14,7 @@ mod options;
 mod verbs;
 mod idle;
 mod hooks;
+pub(crate) mod sidecar;
 pub(crate) mod socket;
 mod parent;
 mod memory;
@@ -29,6 +30,7 @@ use std::time::Duration;
 use lcm_core::Json;
 use lcm_engine::compress::summary::Summarizer;
 use lcm_engine::hosts::librefang::{Caller, HookOptions, Who};
+use lcm_engine::service::Service;
 use lcm_engine::{Engine, OpenOptions, spool};
 
 use self::connection::{Call, Handler};
@@ -242,6 +244,24 @@ impl Server {
         }
         let taken = self.hooks().and_then(|hooks| hooks.take_in(home, engine, &self.hook_options(), moment::now_ms()));
         taken.map_err(|error| verbs::failure_of(&error))
+    }
+
+    /// Answers a hook of a client with these settings and this model; gives the answer's text.
+    pub(crate) fn answer_hook(
+        &self,
+        engine: &Arc<Engine>,
+        settings: &Settings,
+        model: Option<Arc<dyn Summarizer>>,
+        request: Json,
+    ) -> Result<Vec<u8>, CliError> {
+        let options = CallOptions::of(settings);
+        let hooks = options.hooks(settings);
+        let answered = self.hooks()?.answer(&self.config.home, engine, request, &hooks, moment::now_ms())?;
+        if let Some((list, threshold)) = answered.settled {
+            let tokens = engine.weigh(&list.messages)?;
+            self.idle.settled(engine, list, &options.with_threshold(threshold), tokens, model);
+        }
+        Ok(answered.text)
     }
 
     fn hook_options(&self) -> HookOptions {

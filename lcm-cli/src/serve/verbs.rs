@@ -353,18 +353,9 @@ impl Asked<'_> {
             Some(_) => return Err(wrong("request", "an object")),
             None => return Err(missing("request")),
         };
-        let options = CallOptions::of(&self.client.settings);
-        let (engine, now_ms) = (&self.client.engine, moment::now_ms());
-        let home = &self.server.config.home;
-        let served = self.server.hooks().map_err(|error| failure_of(&error))?;
-        let answered = served.answer(home, engine, request, &options.hooks(&self.client.settings), now_ms);
-        let answered = answered.map_err(|error| failure_of(&error))?;
-        if let Some((list, threshold)) = answered.settled {
-            let tokens = engine.weigh(&list.messages).map_err(failed)?;
-            let options = options.with_threshold(threshold);
-            self.server.idle.settled(engine, list, &options, tokens, self.client.model.clone());
-        }
-        Ok(Reply::Text(answered.text))
+        let Client { engine, settings, model, .. } = self.client;
+        let text = self.server.answer_hook(engine, settings, model.clone(), request);
+        text.map(Reply::Text).map_err(|error| failure_of(&error))
     }
 
     // ---- parameters that several verbs have

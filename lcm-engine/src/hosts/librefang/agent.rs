@@ -5,17 +5,18 @@ use std::collections::{HashMap, VecDeque};
 use lcm_core::tokens::{Estimate, TokenCounter};
 use lcm_core::{Json, NodeId, Owner, Role};
 
-use super::conversation::{Conversation, Work, shown};
-use super::fit::{self, Room};
-use super::message::{BETWEEN, Made, SUMMARY_MARK, Said, for_host, sendable, text_millis};
+use super::conversation::{Conversation, Work};
+use super::fit;
+use super::message::{Made, SUMMARY_MARK, Said, Shown, text_millis};
 use super::raw::Raws;
 use super::request::{Pressure, Window, answer, answer_list};
 use super::turn::Turn;
+use super::window::{self, Newest};
 use super::{HookAnswer, Hooks, SOURCE, Waiting, lock, room};
 use crate::compress::extract::{Source, extract};
 use crate::error::EngineError;
 use crate::hosts::told::Told;
-use crate::service::{OutMessage, Reader, Service, SessionKey, ToolBounds, ToolCall};
+use crate::service::{Reader, Service, SessionKey, ToolBounds, ToolCall};
 use crate::{DEFAULT_PERSON, Engine, tools};
 
 /// Conversations of one agent that are remembered; the others are found again by what was said in them.
@@ -172,21 +173,19 @@ impl Agent {
         conversation.take_past(work, raws, &past)?;
         let turn = conversation.follow(&live, work.now_ms);
         let newest = turn.window(&live);
-        let keys = turn.steps.iter().filter_map(|step| step.now.key).collect();
         let calls = turn.steps.iter().flat_map(|step| step.now.results.iter().cloned()).collect::<Vec<_>>();
         self.shown_calls.extend(calls.into_iter().map(|call| (call, name.clone())));
         let passes = Turn::shows_what_passes(&live);
         if !is_asked {
-            let waits = Some(Waiting { agent: String::new(), keys, calls: Vec::new() });
+            let waits = Some(Waiting::turn(agent, tokens, &past, &live));
             return Ok(HookAnswer { waits, ..HookAnswer::default() });
         }
-        let beside: u64 = context.iter().chain(&newest).map(|said| said.millis).sum();
-        let beside_bytes: usize = context.iter().chain(&newest).map(|said| said.text.len() + 1).sum();
-        let (shown, is_cut) = show(conversation, work, &context, &past, &newest, room, (beside, beside_bytes))?;
-        self.shown_millis = text_millis(system_prompt.as_bytes()) + shown.millis;
+        let newest = Newest { context: &context, past: &past, messages: &newest };
+        let (shown, is_cut) = window::show(conversation, work, newest, room)?;
+        self.shown_millis = text_millis(system_prompt.as_bytes()) + shown.iter().map(|shown| shown.millis).sum::<u64>();
         // What was left out of this answer is not in the host's next list, nor in the one that says that the turn is over.
-        let waits = (passes || is_cut).then(|| Waiting { agent: String::new(), keys, calls: Vec::new() });
-        let text = answer_list("assemble_result", shown.messages.iter().map(Vec::as_slice), &[]);
+        let waits = (passes || is_cut).then(|| Waiting::turn(agent, tokens, &past, &live));
+        let text = answer_list("assemble_result", shown.iter().map(|shown| &*shown.text), &[]);
         Ok(HookAnswer { text, notes, waits, settled: None })
     }
 
@@ -226,8 +225,8 @@ impl Agent {
             false => summary_of(conversation, work, &gone)?,
         };
         let summary: Json = summary.as_str().into();
-        let messages: Vec<Vec<u8>> = kept.iter().chain(&live).map(|said| sendable(&said.text)).collect();
-        let text = answer_list("compact_result", messages.iter().map(Vec::as_slice), &[("summary", &summary)]);
+        let messages: Vec<Shown> = kept.iter().chain(&live).map(Said::shown).collect();
+        let text = answer_list("compact_result", messages.iter().map(|shown| &*shown.text), &[("summary", &summary)]);
         Ok(HookAnswer { text, notes, ..HookAnswer::default() })
     }
 
@@ -379,7 +378,6 @@ impl Agent {
 
 impl Hooks {
     /// Answers a tool whose caller only a token names.
-    #[expect(clippy::too_many_arguments, reason = "what the hook was told of one call")]
     pub(super) fn tool(
         &self,
         work: Work<'_>,
@@ -415,114 +413,6 @@ impl Hooks {
 fn our_name(tool: &str) -> &str {
     let ours = tools::names().filter(|name| tool.ends_with(name.strip_prefix("lcm").unwrap_or(name)));
     ours.max_by_key(|name| name.len()).unwrap_or(tool)
-}
-
-/// A window as the host gets it.
-struct Shown {
-    messages: Vec<Vec<u8>>,
-    millis: u64,
-}
-
-/// What is shown of a conversation, and whether something of the newest request was left out.
-fn show(
-    conversation: &mut Conversation,
-    work: Work<'_>,
-    context: &[Said],
-    past: &[Said],
-    newest: &[Said],
-    room: Room,
-    (beside, beside_bytes): (u64, usize),
-) -> Result<(Shown, bool), EngineError> {
-    let (millis_max, bytes_max) = (room.millis.saturating_sub(beside), room.bytes.saturating_sub(beside_bytes));
-    let is_there = conversation.view(work)?.is_some();
-    let mut fits = is_there && millis_max > 0 && conversation.fold(work, millis_max, bytes_max)?;
-    if is_there && fits {
-        let said: Vec<Said> = newest.iter().filter(|said| said.made.is_none()).cloned().collect();
-        let view = conversation.view(work)?.expect("it was there just now");
-        let (view_millis, view_len) = (view.millis(), view.messages.len());
-        let stored = work.engine.weigh(&view.messages)?;
-        let tokens_max = stored.saturating_mul(millis_max / 1000) / (view_millis / 1000).max(1);
-        let live_stored = stored.saturating_mul(beside / 1000) / (view_millis / 1000).max(1);
-        let selected = conversation.select(work, &said, tokens_max.saturating_add(live_stored))?;
-        let view = conversation.view(work)?.expect("it was there just now");
-        let messages = match selected {
-            None => shown(view).into_iter().chain(newest.iter().map(|said| sendable(&said.text))).collect::<Vec<_>>(),
-            Some(selected) => {
-                let mut messages = Vec::with_capacity(selected.len() + newest.len());
-                let mut rest = newest.iter();
-                let mut next = 0;
-                for message in selected {
-                    match message {
-                        OutMessage::Made(text) => messages.push(for_host(&text)),
-                        OutMessage::Given(at) if at < view_len => messages.push(for_host(&view.messages[at])),
-                        OutMessage::Given(at) => {
-                            // With what the host put in front of it.
-                            for said in rest.by_ref() {
-                                messages.push(sendable(&said.text));
-                                next += usize::from(said.made.is_none());
-                                if next > at - view_len {
-                                    break;
-                                }
-                            }
-                        }
-                    }
-                }
-                messages.extend(rest.map(|said| sendable(&said.text)));
-                messages
-            }
-        };
-        let messages: Vec<Vec<u8>> = context.iter().map(|said| sendable(&said.text)).chain(messages).collect();
-        let messages = between_assistants(messages);
-        let millis =
-            messages.iter().filter_map(|text| Said::read(Json::parse(text).ok()?)).map(|said| said.millis).sum();
-        let bytes: usize = messages.iter().map(|text| text.len() + 1).sum();
-        fits = millis <= room.millis && bytes <= room.bytes && is_sound(&messages);
-        if fits {
-            return Ok((Shown { messages, millis }, false));
-        }
-    }
-    // The newest request alone takes more than there is, or nothing could be folded: what fits of all that is shown.
-    let all: Vec<Said> = match conversation.view(work)? {
-        Some(view) => {
-            let view = view.messages.iter().filter_map(|text| Said::read(Json::parse(&for_host(text)).ok()?));
-            context.iter().cloned().chain(view).chain(newest.iter().cloned()).collect()
-        }
-        None => context.iter().chain(past).chain(newest).cloned().collect(),
-    };
-    let steps = newest.len();
-    let shown = fit::fit(all, room, words_of);
-    let is_cut = shown.iter().rev().zip(newest.iter().rev()).take(steps).any(|(shown, said)| shown.text != said.text)
-        || shown.len() < steps;
-    let millis = shown.iter().map(|said| said.millis).sum();
-    let messages = shown.iter().map(|said| sendable(&said.text)).collect();
-    Ok((Shown { messages: between_assistants(messages), millis }, is_cut))
-}
-
-/// A list with a line between two messages of the assistant: where the host spoke between them, that is not kept.
-fn between_assistants(messages: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    let mut list: Vec<Vec<u8>> = Vec::with_capacity(messages.len());
-    let mut was_assistant = false;
-    for text in messages {
-        let is_assistant = text.starts_with(br#"{"role":"assistant""#);
-        if was_assistant && is_assistant {
-            list.push(Said::ours("user", BETWEEN).text.to_vec());
-        }
-        was_assistant = is_assistant;
-        list.push(text);
-    }
-    list
-}
-
-/// Whether the host takes a list: every call is answered in the next message.
-fn is_sound(messages: &[Vec<u8>]) -> bool {
-    let said: Vec<Said> = messages.iter().filter_map(|text| Said::read(Json::parse(text).ok()?)).collect();
-    let begins_well = said.first().is_none_or(|said| said.role == Role::User);
-    let count = said.len();
-    begins_well && count == messages.len() && {
-        let texts: Vec<_> = said.iter().map(|said| said.text.clone()).collect();
-        let sound = fit::sound(said);
-        sound.len() == count && sound.iter().zip(&texts).all(|(sound, text)| sound.text == *text)
-    }
 }
 
 /// Which of the past the host is to keep: the newest that cost so much at most, from a request on, and what is pinned.
@@ -583,7 +473,7 @@ fn summary_of(conversation: &mut Conversation, work: Work<'_>, gone: &[Said]) ->
 }
 
 /// What messages say, in so many thousandths of a token at most; without a model.
-fn words_of(gone: &[Said], millis: u64) -> String {
+pub(super) fn words_of(gone: &[Said], millis: u64) -> String {
     let sources: Vec<Source> = gone
         .iter()
         .filter(|said| said.made.is_none() && !said.is_marked)

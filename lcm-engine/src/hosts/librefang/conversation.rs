@@ -9,7 +9,7 @@ use lcm_core::op::Change;
 use lcm_core::{Json, NodeId, OpId, SessionId};
 use lcm_store::{Order, Pinned, Scope};
 
-use super::message::{Said, for_host};
+use super::message::{Said, Shown};
 use super::raw::Raws;
 use super::turn::{Step, Turn};
 use crate::Engine;
@@ -53,44 +53,46 @@ pub(super) struct Conversation {
     pub(super) used_ms: i64,
 }
 
-/// What a session shows: folds and messages, as a model gets them.
+/// What a session shows: folds and messages.
 pub(super) struct View {
     session: SessionId,
     /// The newest op of the session that is in it.
     op: OpId,
+    /// As they are kept.
     pub(super) messages: Vec<InMessage>,
-    /// What each costs by the host's estimate: thousandths of a token.
-    millis: Vec<u64>,
+    /// The same as the host is shown them.
+    pub(super) shown: Vec<Shown>,
+    /// Whether some of them are ours.
     pub(super) has_folds: bool,
 }
 
 impl View {
     /// A view of these messages, whose forms are known from now on.
     fn of(session: SessionId, op: OpId, messages: Vec<InMessage>, forms: &mut HashMap<NodeId, InMessage>) -> Self {
-        let mut view = Self { session, op, messages: Vec::new(), millis: Vec::new(), has_folds: false };
+        let mut view = Self { session, op, messages: Vec::new(), shown: Vec::new(), has_folds: false };
         for text in messages {
-            let said = Json::parse(&text).ok().and_then(Said::read);
-            if let Some(key) = said.as_ref().and_then(|said| said.key) {
+            // What was kept can be read, but for what came in through another door: that is no message of this host.
+            let Some(said) = Json::parse(&text).ok().and_then(Said::read) else { continue };
+            if let Some(key) = said.key {
                 forms.entry(key).or_insert_with(|| text.clone());
             }
-            let (millis, is_marked) = said.map_or((0, false), |said| (said.millis, said.is_marked));
-            view.push(text, millis, is_marked);
+            view.push(text, &said);
         }
         view
     }
 
     pub(super) fn millis(&self) -> u64 {
-        self.millis.iter().sum()
+        self.shown.iter().map(|shown| shown.millis).sum()
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.messages.iter().map(|text| text.len() + 1).sum()
+    fn bytes(&self) -> usize {
+        self.shown.iter().map(|shown| shown.text.len() + 1).sum()
     }
 
-    fn push(&mut self, text: InMessage, millis: u64, is_marked: bool) {
-        self.has_folds |= is_marked;
+    fn push(&mut self, text: InMessage, said: &Said) {
+        self.has_folds |= said.is_marked;
         self.messages.push(text);
-        self.millis.push(millis);
+        self.shown.push(said.shown());
     }
 }
 
@@ -211,7 +213,7 @@ impl Conversation {
             // window stays the same.
             Some(view) if done.iter().all(is_plain) && turned.op.is_none_or(|op| op.0 == view.op.0 + ops) => {
                 for said in &list[list.len() - new.min(list.len())..] {
-                    view.push(said.text.clone(), said.millis, said.is_marked);
+                    view.push(said.text.clone(), said);
                 }
                 view.op = turned.op.unwrap_or(view.op);
             }
@@ -351,19 +353,22 @@ impl Conversation {
         Ok(view.millis() <= millis_max && view.bytes() <= bytes_max)
     }
 
-    /// What is shown of a view and the newest request: with the originals that have to do with it, where some are
-    /// folded away. Each message as text; those of the newest request by their index.
+    /// What is shown of the view and the newest request, with the originals that have to do with it where some are folded
+    /// away; `None` for just these. What is given is told by its index. The view may cost `millis_max`.
     pub(super) fn select(
         &self,
         work: Work<'_>,
         live: &[Said],
-        tokens_max: u64,
+        millis_max: u64,
     ) -> Result<Option<Vec<OutMessage>>, EngineError> {
         let Some(view) = self.view.as_ref().filter(|view| view.has_folds && work.recall.tokens_max > 0) else {
             return Ok(None);
         };
         let messages: Vec<InMessage> =
             view.messages.iter().cloned().chain(live.iter().map(|said| said.text.clone())).collect();
+        let view_tokens = work.engine.weigh(&view.messages)?;
+        let live_tokens = work.engine.weigh(&messages)?.saturating_sub(view_tokens);
+        let tokens_max = part_of(view_tokens, millis_max, view.millis()).saturating_add(live_tokens);
         let selected = work.engine.select(&SelectRequest {
             turn: self.request(work, messages),
             head: 0,
@@ -377,11 +382,6 @@ impl Conversation {
         })?;
         Ok(selected.messages)
     }
-}
-
-/// Messages of a view as the host gets them.
-pub(super) fn shown(view: &View) -> Vec<Vec<u8>> {
-    view.messages.iter().map(|text| for_host(text)).collect()
 }
 
 /// Whether a list only put something behind what was there.

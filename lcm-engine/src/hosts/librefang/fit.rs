@@ -8,7 +8,7 @@
 
 use lcm_core::{Json, Role};
 
-use super::message::{Made, Said, count_left_out, left_out, text_millis};
+use super::message::{Made, Said, count_left_out, is_empty, left_out, text_millis};
 
 /// How much there may be.
 #[derive(Clone, Copy, Debug)]
@@ -160,18 +160,6 @@ pub(super) fn sound(window: Vec<Said>) -> Vec<Said> {
         sound.extend(kept.filter(|json| !is_empty(json)).and_then(|json| said.with(json)));
     }
     sound
-}
-
-/// Whether there is nothing in a message that a provider would take.
-fn is_empty(json: &Json) -> bool {
-    match json.get("content") {
-        Some(Json::String(text)) => text.as_bytes().trim_ascii().is_empty(),
-        Some(Json::Array(blocks)) => blocks.iter().all(|block| {
-            block.get("type").and_then(Json::as_str) == Some("text")
-                && block.get("text").and_then(Json::as_str).is_some_and(|text| text.trim().is_empty())
-        }),
-        _ => true,
-    }
 }
 
 /// The same message with the blocks that are to stay.

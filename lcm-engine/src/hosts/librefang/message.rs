@@ -9,6 +9,7 @@
 use lcm_core::canon::{MessageTree, TreeValue};
 use lcm_core::{Json, NodeId, Role};
 
+use super::super::speech::Dialect;
 use super::super::{Alike, HostFormat};
 use crate::assemble;
 use crate::service::InMessage;
@@ -93,7 +94,7 @@ impl Said {
             Json::String(text) => millis += text_millis(text.as_bytes()),
             Json::Array(blocks) => {
                 for block in blocks {
-                    let id = |key| block.get(key).map(|id| id_text(id)).unwrap_or_default();
+                    let id = |key| block.get(key).map(id_text).unwrap_or_default();
                     match block.get("type").and_then(Json::as_str) {
                         Some("tool_use") => calls.push(id("id")),
                         Some("tool_result") => results.push(id("tool_use_id")),
@@ -260,35 +261,62 @@ fn as_said(role: Role, json: Json) -> Json {
         },
         Some(_) => return json,
     };
-    super::super::speech::Dialect::with_text(&json, &said).unwrap_or(json)
+    Dialect::with_text(&json, &said).unwrap_or(json)
 }
 
-/// A message as text that the host can read: it takes no halves of surrogate pairs.
-pub(super) fn sendable(text: &InMessage) -> Vec<u8> {
-    // Only they are written as an escape that begins so; what else does is read in vain.
-    match memchr::memmem::find(text, br"\ud") {
-        None => text.to_vec(),
-        Some(_) => {
-            let sendable = Json::parse(text).ok().and_then(|json| turn::sendable(&json));
-            sendable.map_or_else(|| text.to_vec(), |json| json.to_text())
+/// A message as the host is shown it, and what its rules see of it.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub(super) text: InMessage,
+    pub(super) role: Role,
+    pub(super) calls: Vec<String>,
+    pub(super) results: Vec<String>,
+    /// Whether there is nothing in it that a provider would take.
+    pub(super) is_empty: bool,
+    /// What it costs by the host's estimate: thousandths of a token.
+    pub(super) millis: u64,
+}
+
+impl Said {
+    /// The message as the host is shown it.
+    pub(super) fn shown(&self) -> Shown {
+        let Self { role, millis, .. } = *self;
+        let (calls, results) = (self.calls.clone(), self.results.clone());
+        Shown { text: self.for_host(), role, calls, results, is_empty: is_empty(&self.json), millis }
+    }
+
+    /// As text that the host can read: without halves of surrogate pairs, which it does not take; ours with our tools by its
+    /// names, and with what it demands beside.
+    fn for_host(&self) -> InMessage {
+        // Only a half is written as an escape that begins so; what else does is read in vain.
+        let has_halves = memchr::memmem::find(&self.text, br"\ud").is_some();
+        if !has_halves && !self.is_marked {
+            return self.text.clone();
         }
+        let mut json = turn::sendable(&self.json).unwrap_or_else(|| self.json.clone());
+        if self.is_marked {
+            let shown = sole_text(&json).map(|text| renamed(text, TOOLS.0, TOOLS.1));
+            json = shown.and_then(|shown| Dialect::with_text(&json, &shown)).unwrap_or(json);
+            if let Json::Object(entries) = &mut json
+                && !entries.iter().any(|(key, _)| key.as_bytes() == b"pinned")
+            {
+                entries.push(("pinned".into(), false.into()));
+            }
+        }
+        json.to_text().into()
     }
 }
 
-/// A message of ours as this host's agents read it: with our tools by the host's names, and what the host demands beside.
-pub(super) fn for_host(text: &[u8]) -> Vec<u8> {
-    let Ok(mut json) = Json::parse(text) else { return text.to_vec() };
-    let shown =
-        sole_text(&json).filter(|text| text.starts_with(assemble::MARK)).map(|text| renamed(text, TOOLS.0, TOOLS.1));
-    if let Some(shown) = shown {
-        json = super::super::speech::Dialect::with_text(&json, &shown).unwrap_or(json);
+/// Whether there is nothing in a message that a provider would take.
+pub(super) fn is_empty(json: &Json) -> bool {
+    match json.get("content") {
+        Some(Json::String(text)) => text.as_bytes().trim_ascii().is_empty(),
+        Some(Json::Array(blocks)) => blocks.iter().all(|block| {
+            block.get("type").and_then(Json::as_str) == Some("text")
+                && block.get("text").and_then(Json::as_str).is_some_and(|text| text.trim().is_empty())
+        }),
+        _ => true,
     }
-    if let Json::Object(entries) = &mut json
-        && !entries.iter().any(|(key, _)| key.as_bytes() == b"pinned")
-    {
-        entries.push(("pinned".into(), false.into()));
-    }
-    json.to_text()
 }
 
 /// A text of ours with another name for a tool, in our own lines and not in what is quoted.
@@ -344,7 +372,7 @@ pub(super) fn text_millis(text: &[u8]) -> u64 {
                 let run = rest.iter().position(|byte| *byte > 0x7f).unwrap_or(rest.len());
                 (run, u64::try_from(run).unwrap_or(u64::MAX).saturating_mul(CHAR_MILLIS))
             }
-            0xe3..=0xe9 | 0xea..=0xed => (3, HAN_MILLIS),
+            0xe3..=0xed => (3, HAN_MILLIS),
             0xf0..=0xff => (4, HAN_MILLIS),
             0xe0..=0xe2 | 0xee..=0xef => (3, CHAR_MILLIS),
             _ => (2, CHAR_MILLIS),

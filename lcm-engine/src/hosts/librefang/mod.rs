@@ -16,6 +16,7 @@ mod fit;
 mod turn;
 mod raw;
 mod conversation;
+mod window;
 mod caller;
 mod agent;
 
@@ -70,7 +71,7 @@ pub struct HookAnswer {
     pub text: Vec<u8>,
     /// What was odd about the request, one sentence each; without anything that was said.
     pub notes: Vec<String>,
-    /// What of the request may still be a secret and is nowhere else: whoever serves keeps the request until
+    /// What of the request may still be a secret and is nowhere else: whoever serves keeps [`Waiting::request`] until
     /// [`Hooks::still_needs`] says that it is not needed any more.
     pub waits: Option<Waiting>,
     /// A list that was taken in because its turn is over, and the size from which on it will be folded: the next fold can
@@ -84,6 +85,15 @@ pub struct Waiting {
     agent: String,
     keys: Vec<lcm_core::NodeId>,
     calls: Vec<String>,
+    request: Vec<u8>,
+}
+
+impl Waiting {
+    /// A request that says what waits and no more, for the spool: one JSON object.
+    #[must_use]
+    pub fn request(&self) -> &[u8] {
+        &self.request
+    }
 }
 
 /// What is remembered of a host's agents between two hooks. Shared by any number of threads.
@@ -153,15 +163,13 @@ impl Hooks {
             }
             Request::Ingest { agent, message, peer } => {
                 lock(&self.agent(&agent)).heard(message, peer, now_ms);
-                let memories = Json::Array(Vec::new());
-                HookAnswer { text: answer("ingest_result", &[("memories", &memories)]), ..HookAnswer::default() }
+                HookAnswer { text: no_memories(), ..HookAnswer::default() }
             }
             Request::Assemble { agent: name, system_prompt, window, tools } => {
                 let agent = self.agent(&name);
                 let mut agent = lock(&agent);
-                let mut answered = agent.assemble(work, &name, &system_prompt, window, tools.as_ref(), is_asked)?;
+                let answered = agent.assemble(work, &name, &system_prompt, window, tools.as_ref(), is_asked)?;
                 self.learn(&name, &mut agent);
-                answered.waits = answered.waits.map(|waits| Waiting { agent: name, ..waits });
                 answered
             }
             Request::Compact { agent: name, window, pressure } => {
@@ -180,25 +188,24 @@ impl Hooks {
                 let mut agent = lock(&agent);
                 let content = content.unwrap_or_default();
                 let token = lock(&self.callers).read(&content);
-                match token {
+                let (content, shown) = match token {
                     Some(caller) if !is_error => {
-                        let text =
-                            self.tool(work, &name, &mut agent, &caller, (&tool, &call, &input), options.reads_across);
-                        agent.gave_back(&call, &text, now_ms);
-                        let waits = Waiting { agent: name, keys: Vec::new(), calls: vec![call] };
-                        changed(&text, Some(waits))
+                        let told = (tool.as_str(), call.as_str(), &input);
+                        let text = self.tool(work, &name, &mut agent, &caller, told, options.reads_across);
+                        (text.clone(), Some(text))
                     }
                     _ => {
-                        agent.gave_back(&call, &content, now_ms);
-                        let waits = Waiting { agent: name, keys: Vec::new(), calls: vec![call] };
-                        match agent.share_of(&tool, &content) {
-                            Some(part) => changed(&part, Some(waits)),
-                            None => {
-                                HookAnswer { text: answer("skip", &[]), waits: Some(waits), ..HookAnswer::default() }
-                            }
-                        }
+                        let part = agent.share_of(&tool, &content);
+                        (content, part)
                     }
-                }
+                };
+                agent.gave_back(&call, &content, now_ms);
+                let mut answered = match shown {
+                    Some(shown) => changed(&shown),
+                    None => HookAnswer { text: answer("skip", &[]), ..HookAnswer::default() },
+                };
+                answered.waits = Some(Waiting::result(name, &tool, call, &content));
+                answered
             }
             Request::Other(kind) => {
                 let known = ["prepare_subagent", "merge_subagent", "on_event", "ingest"].contains(&kind.as_str());
@@ -276,15 +283,22 @@ pub fn alone(request: &[u8]) -> Vec<u8> {
             // What stays of the list is what the host keeps; it tells no model that something was left out.
             list_of("compact_result", &shown, &[("summary", &"".into())])
         }
-        Request::Ingest { .. } => answer("ingest_result", &[("memories", &Json::Array(Vec::new()))]),
+        Request::Ingest { .. } => no_memories(),
         Request::Transform { .. } => answer("skip", &[]),
         Request::Bootstrap { .. } | Request::AfterTurn { .. } | Request::Other(_) => nothing(),
     }
 }
 
+/// Five short texts in the system prompt, and a cold cache, are no recall: what is recalled stands in the window. The
+/// long-lived protocol has another name for the list.
+fn no_memories() -> Vec<u8> {
+    let none = Json::Array(Vec::new());
+    answer("ingest_result", &[("memories", &none), ("recalled_memories", &none)])
+}
+
 fn list_of(kind: &str, shown: &[message::Said], entries: &[(&str, &Json)]) -> Vec<u8> {
-    let texts: Vec<Vec<u8>> = shown.iter().map(|said| message::sendable(&said.text)).collect();
-    answer_list(kind, texts.iter().map(Vec::as_slice), entries)
+    let shown: Vec<message::Shown> = shown.iter().map(message::Said::shown).collect();
+    answer_list(kind, shown.iter().map(|shown| &*shown.text), entries)
 }
 
 /// What a window has room for beside a system prompt and `beside` thousandths of a token.
@@ -296,9 +310,9 @@ fn room(window: &request::Window, system_prompt: &str, beside_millis: u64) -> Ro
     Room { millis: full.saturating_sub(taken).max(tokens.saturating_mul(250)), bytes: ANSWER_BYTES_MAX }
 }
 
-fn changed(text: &str, waits: Option<Waiting>) -> HookAnswer {
+fn changed(text: &str) -> HookAnswer {
     let text: Json = text.into();
-    HookAnswer { text: answer("transformed", &[("result", &text), ("content", &text)]), waits, ..HookAnswer::default() }
+    HookAnswer { text: answer("transformed", &[("result", &text), ("content", &text)]), ..HookAnswer::default() }
 }
 
 /// Locks; what a panic left behind is a cache that the next list puts right.

@@ -5,6 +5,7 @@
 
 use lcm_core::Json;
 
+use super::Waiting;
 use super::message::Said;
 
 /// A call of a hook.
@@ -164,6 +165,29 @@ pub(super) fn answer_list<'m>(
     }
     text.push(b'}');
     text
+}
+
+impl Waiting {
+    /// What a tool gave back.
+    pub(super) fn result(agent: String, tool: &str, call: String, content: &str) -> Self {
+        let entries = [
+            ("agent_id", &agent.as_str().into()),
+            ("tool_name", &tool.into()),
+            ("tool_use_id", &call.as_str().into()),
+            ("content", &content.into()),
+        ];
+        let request = answer("transform_tool_result", &entries);
+        Self { agent, keys: Vec::new(), calls: vec![call], request }
+    }
+
+    /// The newest request of a window and its steps; with the last message before it, which tells whose they are.
+    pub(super) fn turn(agent: &str, window_tokens: u64, past: &[Said], live: &[Said]) -> Self {
+        let before = past.iter().rfind(|said| said.key.is_some() && said.made.is_none());
+        let entries = [("agent_id", &agent.into()), ("context_window_tokens", &window_tokens.into())];
+        let request = answer_list("assemble", before.into_iter().chain(live).map(|said| &*said.text), &entries);
+        let keys = live.iter().filter(|said| said.made.is_none()).filter_map(|said| said.key).collect();
+        Self { agent: agent.to_owned(), keys, calls: Vec::new(), request }
+    }
 }
 
 /// The answer that changes nothing.

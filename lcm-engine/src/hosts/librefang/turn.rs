@@ -116,6 +116,6 @@ fn is_cut(said: &Said) -> bool {
     let blocks = said.json.get("content").and_then(Json::as_array).unwrap_or_default();
     blocks.iter().any(|block| {
         let content = block.get("content").and_then(Json::as_str);
-        content.is_some_and(|content| fit::is_part(content))
+        content.is_some_and(fit::is_part)
     })
 }
