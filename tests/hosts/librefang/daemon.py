@@ -94,49 +94,49 @@ def read_answer(text):
 
 
 def look_up(wanted, found, together=2, scope="current"):
-    """Finds originals as a model does. `wanted` has pairs of a word and a role; `found` gets the text of each word, and under
-    `None` what was answered in another way. An answer of which only a part was shown is asked for again, alone."""
-    hits, left = {}, list(wanted)
+    """Finds originals as a model does. `wanted` has pairs of a word and a role, `None` for any; `found` gets the content of
+    the message in which each word was said first, and under `None` what could not be read. An answer of which the model was
+    shown only a part is asked for again, alone."""
+    handles, left, alone = {}, list(wanted), 0
     while left:
-        asked = left[:together]
-        answers = yield [("mcp_lcm_grep", {"query": f'"{word}"', "role": role, "session_scope": scope, "limit": 20})
+        asked, left = left[:together], left[together:]
+        answers = yield [("mcp_lcm_grep", {"query": f'"{word}"', "session_scope": scope, "limit": 20} | ({"role": role} if role else {}))
                          for word, role in asked]
-        again = []
         for (word, role), text in zip(asked, answers):
             answer = read_answer(text)
-            if answer is None or "results" not in answer:
-                again.append((word, role))
-                found.setdefault(None, []).append((word, text))
+            if answer is not None and "results" in answer:
+                # What was asked about it later is newer; what was said first is meant.
+                hits = [hit for hit in answer["results"] if hit["type"] == "message" and not hit.get("ranked")]
+                if hits:
+                    handles.setdefault(min(hits, key=lambda hit: hit["store_id"])["handle"], []).append(word)
                 continue
-            # What was asked about it later is newer; what was said first is meant.
-            full = [hit for hit in answer["results"] if hit["type"] == "message" and not hit.get("ranked")]
-            hits[word] = min(full, key=lambda hit: hit["store_id"])["handle"] if full else None
-        if again and together == 1:
-            left = left[1:]
-        elif again:
-            left, together = again + left[len(asked):], 1
-        else:
-            left = left[len(asked):]
-    pages = [(word, handle, None, "") for word, handle in hits.items() if handle]
-    failures = 0
-    while pages and failures < 8:
+            found.setdefault(None, []).append((word, text))
+            if alone < 4:
+                alone, together, left = alone + 1, 1, [(word, role), *left]
+    pages, alone = [(handle, None, "") for handle in handles], 0
+    while pages:
         asked, pages = pages[:together], pages[together:]
-        calls = [{"id": handle} | ({"cursor": cursor} if cursor else {}) for _, handle, cursor, _ in asked]
-        answers = yield [("mcp_lcm_expand", call) for call in calls]
+        answers = yield [("mcp_lcm_expand", {"id": handle, "exact": True} | ({"cursor": cursor} if cursor else {}))
+                         for handle, cursor, _ in asked]
         for page, text in zip(asked, answers):
-            word, handle, _, before = page
+            handle, _, before = page
             answer = read_answer(text)
             if answer is None or "expanded" not in answer:
-                found.setdefault(None, []).append((word, text))
-                failures, together = failures + 1, 1
-                pages.insert(0, page)
+                found.setdefault(None, []).append((handles[handle][0], text))
+                if alone < 4:
+                    alone, together = alone + 1, 1
+                    pages.insert(0, page)
                 continue
-            said = before + "".join(unquoted(item["content"]) or "" for item in answer["expanded"] if "content" in item)
+            said = before
+            for item in answer["expanded"]:
+                said += unquoted(item.get("content", "")) or ""
+                is_json = "content_format" in item
             if answer.get("has_more"):
-                pages.insert(0, (word, handle, answer["cursor"], said))
+                pages.insert(0, (handle, answer["cursor"], said))
             else:
-                found[word] = said
-    return "looked up"
+                for word in handles[handle]:
+                    found[word] = json.loads(said) if is_json else said
+    return "that was looked up"
 
 
 def make_model(mock_llm, window):
@@ -149,7 +149,7 @@ def make_model(mock_llm, window):
             self.aux_count = 0
 
         def expect(self, mark, text, script):
-            self.turns[mark] = {"text": text, "script": script, "calls": [], "count": 0, "is_over": False, "windows": []}
+            self.turns[mark] = {"text": text, "script": script, "calls": [], "called": {}, "results": {}, "is_over": False, "windows": []}
             return self.turns[mark]
 
         def answer(self, req, size):
@@ -180,14 +180,13 @@ def make_model(mock_llm, window):
             turn["windows"].append(messages)
             shown = {m.get("tool_call_id"): mock_llm.text_of(m.get("content")) for m in messages if m.get("role") == "tool"}
             results = [shown.get(call) for call in turn["calls"]]
+            turn["results"].update(zip(turn["calls"], results))
             try:
                 calls = turn["script"].send(results) if turn["calls"] else next(turn["script"])
             except StopIteration as over:
                 return {"role": "assistant", "content": over.value}, "stop"
-            turn["calls"] = []
-            for name, arguments in calls:
-                turn["count"] += 1
-                turn["calls"].append(f"call_{mark[1].replace('-', '_')}_{turn['count']}")
+            turn["calls"] = [f"call_{mark[1]}_{len(turn['called']) + at}" for at in range(len(calls))]
+            turn["called"].update(zip(turn["calls"], calls))
             called = [{"id": call, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}}
                       for call, (name, arguments) in zip(turn["calls"], calls)]
             return {"role": "assistant", "content": None, "tool_calls": called}, "tool_calls"

@@ -7,7 +7,7 @@ written in several scripts, so that bytes and characters differ; the word of a p
 import json
 import sys
 
-SIZES = (100, 700, 3_000, 9_000, 17_000, 30_000, 60_000)
+SIZES = (100, 700, 3_000, 9_000, 100, 60_000, 3_000, 100, 17_000, 700, 3_000, 30_000, 100, 9_000)
 SCRIPTS = ("harbour lamp tide rope", "Hafen Möwe größer Übung", "港口 灯塔 潮水 🌊")
 
 
@@ -23,7 +23,7 @@ def page(number):
     """What is on a page; of one that cannot be read, why not."""
     if is_missing(number):
         return f"{word_of(number)} is not on the desk"
-    size, words = SIZES[number * 5 % len(SIZES)], SCRIPTS[number % len(SCRIPTS)]
+    size, words = SIZES[number % len(SIZES)], SCRIPTS[number % len(SCRIPTS)]
     lines, at, length = [f"{word_of(number)} of {size} bytes"], 0, 0
     while length < size:
         at += 1
