@@ -200,7 +200,7 @@ def make_model(mock_llm, window):
 class Daemon:
     """One home of the host with lcm installed, its daemon, and its agents."""
 
-    def __init__(self, given, window, config="", settings="", prepare=None):
+    def __init__(self, given, window, top="", config="", settings="", prepare=None):
         self.e2e, self.mock_llm = harness(given.shared)
         self.given, self.window = given, window
         self.uid = NOBODY if os.getuid() == 0 else None
@@ -214,7 +214,7 @@ class Daemon:
         self.host.configure(self.model, "", [self.desk], "desk", {}, config)
         # The user's settings name no plugin: to name lcm is the work of `install`.
         path = self.home / "config.toml"
-        path.write_text(path.read_text().replace('[context_engine]\nplugin = ""\n', ""))
+        path.write_text(top + path.read_text().replace('[context_engine]\nplugin = ""\n', ""))
         self.own(self.home)
         self.installed = self.lcm("install", "librefang", "--home", self.home)
         if settings:

@@ -18,7 +18,11 @@ import desk
 from daemon import Checks, Daemon, options
 
 FAILED = "Error: Upstream error: MCP tool call failed: "
-NOTES = "\n".join(f"note {at}: the rope of pier {at * 7919} was replaced" for at in range(150)) + "\nnotes00001file\n"
+
+
+def notes(at):
+    """A file of the agent's own: the host gives a file that was read before as "already read", so each is read once."""
+    return "\n".join(f"note {line}: the rope of pier {at + line * 7919} was replaced" for line in range(150)) + f"\nnotes{at:05d}file\n"
 
 
 def filler(characters, seed):
@@ -45,7 +49,7 @@ class Talk:
     def script(self, at, reply):
         """What the model does in a turn."""
         if at % 23 == 5:
-            yield [("file_read", {"path": "notes.txt"})]
+            yield [("file_read", {"path": f"notes{at}.txt"})]
         if at % 5 in (1, 3):
             yield [("mcp_desk_read", {"number": number}) for number in self.numbers(1 + at % 3)]
         if at % 10 == 3:
@@ -65,7 +69,7 @@ class Talk:
             shown = turn["results"].get(call) or ""
             number = arguments.get("number")
             if name == "file_read":
-                self.wanted.append(("notes00001file", None, (call, NOTES)))
+                self.wanted.append((f"notes{at:05d}file", None, (call, notes(at))))
             elif shown.startswith("Skipped:"):
                 # The host ran no call behind one that failed.
                 self.wanted.append((None, None, (call, shown)))
@@ -106,10 +110,11 @@ class Talk:
         check("lcm is installed", daemon.installed.returncode == 0, daemon.installed.stderr)
         daemon.start()
         self.agent = daemon.agent("sailor")
-        notes = daemon.home / "workspaces" / "agents" / "sailor"
-        notes.mkdir(parents=True, exist_ok=True)
-        (notes / "notes.txt").write_text(NOTES)
-        daemon.own(notes)
+        folder = daemon.home / "workspaces" / "agents" / "sailor"
+        folder.mkdir(parents=True, exist_ok=True)
+        for at in range(5, self.turns, 23):
+            (folder / f"notes{at}.txt").write_text(notes(at))
+        daemon.own(folder)
         began = time.monotonic()
         for at in range(self.turns):
             self.between(at)
@@ -139,11 +144,9 @@ class Talk:
             if word is None:
                 continue
             told = found.get(word)
-            if isinstance(said, tuple) and word != "notes00001file":
+            if isinstance(said, tuple):
                 results = {part.get("tool_use_id"): part.get("content") for part in told} if isinstance(told, list) else {}
                 is_equal = results.get(said[0]) == said[1]
-            elif isinstance(said, tuple):
-                is_equal = isinstance(told, list) and any(part.get("content") == said[1] for part in told)
             else:
                 is_equal = told in (said, [{"type": "text", "text": said}])
             if not is_equal:
