@@ -643,7 +643,7 @@ fn is_ours(name: &str) -> bool {
     name.starts_with("store.")
         || name.starts_with(CURRENT)
         // What is kept beside a store by who serves it may be there before it.
-        || ["index", "spool", "bin", "serve.log", "serve.log.1", "serve.sock"].contains(&name)
+        || ["index", "spool", "bin", "installed.toml", "hooks.secret", "serve.log", "serve.log.1", "serve.sock"].contains(&name)
         || is_set(OsStr::new(name))
         || name.starts_with('.')
 }

@@ -319,3 +319,15 @@ fn the_doctor_tells_of_each_part_that_is_not_in_order() {
     fs::write(&hook, "#!/bin/sh\n").unwrap();
     says("is another program than");
 }
+
+#[test]
+fn what_is_installed_becomes_a_store_when_something_is_kept() {
+    let desk = Desk::new();
+    let home = home(&desk, CONFIG);
+    assert_eq!(run(&desk, "install", &home, &[]).code, 0);
+    let data = home.join("lcm").display().to_string();
+    let list = r#"[{"role":"user","content":"the orchid is blue"}]"#;
+    let ran = desk.run_with(&["--home", &data, "import", "-"], list);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(desk.run(&["--home", &data, "grep", "orchid"]).stdout.contains("blue"));
+}

@@ -12,7 +12,7 @@ fn caller(session: &str, peer: Option<&str>) -> Caller {
 fn token(host: &Host, session: &str, peer: Option<&str>) -> String {
     match host.hooks.who(&host.engine, &caller(session, peer), &host.options) {
         Who::Answer(token) => token,
-        Who::Reader(reader) => panic!("the reader is known: {reader:?}"),
+        Who::Reader(reader, _) => panic!("the reader is known: {reader:?}"),
     }
 }
 
@@ -37,7 +37,7 @@ fn the_hook_puts_the_answer_in_the_place_of_a_token_and_the_session_is_known_the
     let answer = told(&mut host, &token, "call_1");
     assert!(answer.contains("the orchid is blue"), "{answer}");
     let known = host.hooks.who(&host.engine, &caller("s-1", None), &host.options);
-    assert!(matches!(known, Who::Reader(_)));
+    assert!(matches!(known, Who::Reader(..)));
     // When the turn is over nobody of it calls a tool.
     host.turn(&Turn { session: "a", text: "which colour?", reply: "blue", ..Turn::default() });
     assert!(matches!(host.hooks.who(&host.engine, &caller("s-1", None), &host.options), Who::Answer(_)));
@@ -125,7 +125,7 @@ fn while_two_conversations_go_on_the_next_list_tells_which_one_asked() {
     let given = host.said("user", Json::Array(vec![block]));
     window.extend([said, called, given]);
     host.assemble(&window);
-    let Who::Reader(reader) = host.hooks.who(&host.engine, &caller("s-a", None), &host.options) else {
+    let Who::Reader(reader, _) = host.hooks.who(&host.engine, &caller("s-a", None), &host.options) else {
         panic!("the session is known now")
     };
     assert!(reader.is_confined && reader.session.is_some());
@@ -141,5 +141,23 @@ fn a_token_that_is_not_ours_is_a_result_like_any_other() {
         [token.replace("lcm:call 7b", "lcm:call 7c"), token.replace(']', "0]"), token[..token.len() - 5].to_owned()]
     {
         assert_eq!(told(&mut host, &forged, "call_1"), forged);
+    }
+}
+
+#[test]
+fn an_answer_is_a_page_that_the_host_shows_whole() {
+    for window in [8192, 16_384, 200_000] {
+        let mut host = Host::new(window);
+        for nth in 0..20 {
+            let text = format!("the orchid {nth} is blue, and {}", "so it goes on and on ".repeat(60));
+            host.turn(&Turn { session: "a", text: &text, reply: "noted", ..Turn::default() });
+        }
+        begin(&mut host, "a", "which colour?");
+        let token = token(&host, "s-1", None);
+        let answer = told(&mut host, &token, "call_1");
+        // It cuts what has more than 30 % of the window at two characters a token.
+        let most = usize::try_from(window).unwrap() * 6 / 10;
+        assert!(answer.chars().count() <= most.min(16_000), "{} of {most}", answer.chars().count());
+        assert!(Json::parse(answer.as_bytes()).unwrap().get("results").is_some(), "{answer:.200}");
     }
 }

@@ -359,6 +359,20 @@ impl Host {
         kept
     }
 
+    /// The messages that are kept, as JSON.
+    pub(crate) fn kept_json(&self) -> Vec<String> {
+        let request = ExportRequest { scope: Scope::everything(), now_ms: self.now_ms };
+        let mut kept = Vec::new();
+        let each = &mut |record| {
+            if let ExportRecord::Message(message) = record {
+                kept.push(String::from_utf8(message.json).unwrap());
+            }
+            Ok(())
+        };
+        self.engine.export(&request, each).unwrap();
+        kept
+    }
+
     pub(crate) fn all_kept(&self) -> Vec<String> {
         self.kept().into_values().flatten().collect()
     }

@@ -6,5 +6,7 @@ mod host;
 mod turns;
 mod secret;
 mod callers;
+mod habits;
 mod odd;
+mod recorded;
 mod random;

@@ -9,7 +9,6 @@ use rmcp::RoleServer;
 use rmcp::model::{ErrorData, ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use rmcp::service::RequestContext;
 
-use super::TEXT_BYTES_MAX;
 use super::room::{Room, Unread, by, caller, shown};
 use crate::error;
 use crate::moment;
@@ -52,7 +51,7 @@ pub(super) async fn list(
         Some(Err(_)) => return Err(ErrorData::invalid_params("that is no cursor: leave it out to begin anew", None)),
     };
     let caller = caller(&context, None);
-    let listed = room.with_store(false, caller, move |engine, reader| sessions(engine, &reader, before)).await;
+    let listed = room.with_store(false, caller, move |engine, reader, _| sessions(engine, &reader, before)).await;
     match listed {
         Ok(Ok((resources, next))) => {
             let mut result = ListResourcesResult::with_all_items(resources);
@@ -150,7 +149,7 @@ pub(super) async fn read(
     };
     let mime = if matches!(asked, Asked::Session { .. }) { MARKDOWN } else { JSON };
     let (by, caller) = (by(&context), caller(&context, None));
-    let work = room.with_store(false, caller, move |engine, reader| text(engine, reader, asked, by));
+    let work = room.with_store(false, caller, move |engine, reader, bounds| text(engine, reader, bounds, asked, by));
     let told = tokio::select! {
         told = work => told,
         () = context.ct.cancelled() => return Err(ErrorData::invalid_request("the call was cancelled", None)),
@@ -158,7 +157,11 @@ pub(super) async fn read(
     let (text, mime) = match told {
         Ok(ToolAnswer { text, is_error: false }) => (text, mime),
         Ok(ToolAnswer { text, is_error: true }) => return Err(ErrorData::resource_not_found(why(text), None)),
-        Err(Unread::Answer(text)) => (text, "text/plain"),
+        // Only what a tool gives back is seen by the hook that knows who asks.
+        Err(Unread::Answer(_)) => {
+            let why = "nothing in scope: for this caller only tools can be answered";
+            return Err(ErrorData::resource_not_found(why, None));
+        }
         Err(Unread::Refused(why)) => return Err(ErrorData::resource_not_found(why, None)),
     };
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(mime)]))
@@ -170,11 +173,11 @@ fn why(text: String) -> String {
     json.and_then(|json| json.get("error")?.as_str().map(str::to_owned)).unwrap_or(text)
 }
 
-fn text(engine: &Engine, reader: Reader, asked: Asked, by: String) -> ToolAnswer {
+fn text(engine: &Engine, reader: Reader, bounds: ToolBounds, asked: Asked, by: String) -> ToolAnswer {
     match asked {
         Asked::Session { name, before } => {
             let request = |session: String, reader: Reader| {
-                engine.transcript(&TranscriptRequest { reader, session, before, bytes_max: TEXT_BYTES_MAX })
+                engine.transcript(&TranscriptRequest { reader, session, before, bytes_max: bounds.bytes_max })
             };
             let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
             if is_number {
@@ -194,7 +197,6 @@ fn text(engine: &Engine, reader: Reader, asked: Asked, by: String) -> ToolAnswer
                 arguments.push(("cursor", cursor.as_str().into()));
             }
             let arguments = Json::object(arguments).to_text();
-            let bounds = ToolBounds { bytes_max: TEXT_BYTES_MAX, ..ToolBounds::default() };
             let now_ms = moment::now_ms();
             let name = "lcm_expand";
             engine.call_tool(&ToolCall { name, arguments: &arguments, reader, bounds, model: None, by, now_ms })

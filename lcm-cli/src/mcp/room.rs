@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use lcm_engine::Engine;
 use lcm_engine::compress::summary::Summarizer;
-use lcm_engine::service::Reader;
+use lcm_engine::hosts::librefang::{CALLER_KEY, Who};
+use lcm_engine::service::{Reader, ToolBounds};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
@@ -16,8 +17,7 @@ use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
-use lcm_engine::hosts::librefang::{CALLER_KEY, Who};
-
+use super::TEXT_BYTES_MAX;
 use super::resources;
 use super::scope::OwnScope;
 use super::tools::{self, Call};
@@ -25,6 +25,9 @@ use crate::commands::BY;
 use crate::folding;
 use crate::moment;
 use crate::serve::{Failure, Server};
+
+/// How large an answer may be where the host does not tell otherwise.
+const BOUNDS: ToolBounds = ToolBounds { tokens_max: 8_000, chars_max: 30_000, bytes_max: TEXT_BYTES_MAX };
 
 /// Answers a client.
 pub(super) struct Room {
@@ -50,7 +53,7 @@ impl Room {
         &self,
         is_long: bool,
         caller: Option<Value>,
-        work: impl FnOnce(&Engine, Reader) -> T + Send + 'static,
+        work: impl FnOnce(&Engine, Reader, ToolBounds) -> T + Send + 'static,
     ) -> Result<T, Unread> {
         let (tell, told) = oneshot::channel();
         let (server, scope) = (self.server.clone(), self.scope.clone());
@@ -58,17 +61,17 @@ impl Room {
             let work = || {
                 let engine = server.open().map_err(|failure| Unread::Refused(sentence(&failure)))?;
                 let refused = |failure: Failure| Unread::Refused(sentence(&failure));
-                let reader = match caller {
+                let (reader, bounds) = match caller {
                     None => {
                         server.take_in_spool(&engine).map_err(refused)?;
-                        scope.reader(&engine).map_err(Unread::Refused)?
+                        (scope.reader(&engine).map_err(Unread::Refused)?, BOUNDS)
                     }
                     Some(caller) => match server.who(&engine, &caller.to_string()).map_err(refused)? {
-                        Who::Reader(reader) => reader,
+                        Who::Reader(reader, bounds) => (reader, bounds),
                         Who::Answer(text) => return Err(Unread::Answer(text)),
                     },
                 };
-                Ok(work(&engine, reader))
+                Ok(work(&engine, reader, bounds))
             };
             let bug = |_| Err(Unread::Refused("that failed by a bug of ours".to_owned()));
             // Nobody waits for a call that was cancelled.

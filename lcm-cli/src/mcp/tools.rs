@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lcm_core::Json;
 use lcm_engine::compress::summary::Summarizer;
-use lcm_engine::service::{Cancel, Service, ToolAnswer, ToolBounds, ToolCall};
+use lcm_engine::service::{Cancel, Service, ToolAnswer, ToolCall};
 use lcm_engine::tools as engine;
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -18,7 +18,6 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::TEXT_BYTES_MAX;
 use super::room::{Room, Unread, by, shown};
 use super::sampling::ClientModel;
 use crate::moment;
@@ -27,8 +26,6 @@ use crate::moment;
 const PREFIX: &str = "lcm_";
 /// So often a call that takes longer tells that it goes on.
 const TICK: Duration = Duration::from_millis(500);
-/// How large an answer may be, whatever the call asks for.
-const BOUNDS: ToolBounds = ToolBounds { tokens_max: 8_000, chars_max: 30_000, bytes_max: TEXT_BYTES_MAX };
 
 /// A call as it came.
 pub(super) struct Call {
@@ -109,14 +106,14 @@ pub(super) async fn call(
         arguments => arguments.to_string().into_bytes(),
     };
     let heeded = cancel.clone();
-    let work = room.with_store(is_long, call.caller, move |engine, reader| {
+    let work = room.with_store(is_long, call.caller, move |engine, reader, bounds| {
         if heeded.is_cancelled() {
             return ToolAnswer { text: String::new(), is_error: true };
         }
         let shared = shared.and_then(|shared| shared(engine));
         let model = client_model.as_ref().map(|model| model as &dyn Summarizer).or(shared.as_deref());
         let now_ms = moment::now_ms();
-        engine.call_tool(&ToolCall { name, arguments: &arguments, reader, bounds: BOUNDS, model, by, now_ms })
+        engine.call_tool(&ToolCall { name, arguments: &arguments, reader, bounds, model, by, now_ms })
     });
     tokio::pin!(work);
     let mut progress = Progress::new(&context);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lcm_core::SessionId;
+use lcm_core::{Role, SessionId};
 use lcm_store::{Cursor, Cut, Filter, Grep, Kinds, LetterCase, Order, Pattern, Scope, Session, Store, Words};
 
 use super::access::Access;
@@ -136,6 +136,7 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         }
     };
 
+    let is_of_tools = filter.roles.contains(&Role::Tool) && !filter.roles.contains(&Role::User);
     let found = match &reach.scope {
         None => Found { hits: Vec::new(), sessions: BTreeMap::new(), next: None, is_cut: false, damaged: 0 },
         Some(scope) => match way {
@@ -162,6 +163,9 @@ pub(super) fn answer(store: &Store, call: &ToolCall<'_>, mut arguments: Argument
         },
     };
 
+    if is_of_tools && found.hits.is_empty() {
+        arguments.note("some hosts put what tools give back into messages of role user: look among those, too");
+    }
     let mut head = Object::new();
     echo(&mut head, "query", &query);
     head.text("mode", mode).text("sort", sort).text("session_scope", reach.name).number("limit", count(limit));

@@ -79,7 +79,7 @@ impl Forms<'_> {
         let (Some(new), Some(old)) = (self.read(Ok(element)), self.read(Err(place))) else { return false };
         let is_said = self.line.role(place) == Role::User && old.results.is_empty() && !old.said.is_empty();
         is_said
-            && new.said.strip_prefix(&*old.said).is_some_and(|more| more.starts_with('\n') && !more.trim().is_empty())
+            && new.said.strip_prefix(&*old.said).is_some_and(|more| more.starts_with("\n\n") && !more.trim().is_empty())
     }
 
     /// What an element, or else what stands at a place, says; `None` where it cannot be read.

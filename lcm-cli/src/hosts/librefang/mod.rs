@@ -35,7 +35,7 @@ const MANIFEST: &str = include_str!("../../../../plugins/librefang/plugin.toml")
 /// The settings of the host.
 const CONFIG: &str = "config.toml";
 /// What they were before.
-const RECORD: &str = "librefang-before.toml";
+const RECORD: &str = "installed.toml";
 /// Where manifests of agents are. The host moves those of the second to the first when it starts.
 const AGENTS: [&str; 2] = ["workspaces/agents", "agents"];
 /// What a hook left while nobody served (docs/format.md).

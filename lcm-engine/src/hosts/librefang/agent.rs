@@ -25,8 +25,8 @@ const CONVERSATIONS_MAX: usize = 64;
 const HEARD_MAX: usize = 64;
 /// Messages of a list by which its session is looked for in the store, from its end and from its beginning.
 const LOOKED_UP_MAX: usize = 8;
-/// How long a turn may take in which a tool is called: an hour, in milliseconds.
-const TURN_MS: i64 = 60 * 60 * 1000;
+/// How long after its window was shown a model may call a tool: ten minutes, in milliseconds. What is older was given up.
+const TURN_MS: i64 = 10 * 60 * 1000;
 
 /// What the host counts beside a list and does not tell us of, its tools above all: at first so much of the window, in
 /// per cent, and at most so many tokens.
@@ -37,8 +37,11 @@ const LEARNED_PERCENT_MAX: u64 = 45;
 /// From where on the host folds in the middle of a turn, in per cent of the window.
 const PRESSED_PERCENT: u64 = 80;
 
-/// One result may cost this part of a window, in per cent, before it is shown in part.
+/// An answer of ours may cost this part of a window, in per cent.
 const RESULT_PERCENT: u64 = 20;
+/// The host cuts a result in the middle that has more characters than 60 to every hundred tokens of the window; what we
+/// show in part, and our own pages, stay under it.
+const SHOWN_CHARS_PERCENT: u64 = 55;
 /// A result of more bytes is put into a file by the host, with a tool of its own to read it.
 const RESULT_BYTES_MAX: usize = 16_384;
 
@@ -51,6 +54,8 @@ const SUMMARY_CHARS_MAX: usize = 1900;
 
 /// Bytes of a page of a tool; larger ones are no pages for the host, see [`RESULT_BYTES_MAX`].
 const PAGE_BYTES_MAX: usize = 16_000;
+/// With less a page has no room for anything.
+const PAGE_BYTES_MIN: usize = 1500;
 
 /// An agent.
 #[derive(Default)]
@@ -120,28 +125,31 @@ impl Agent {
         }
     }
 
-    /// How large an answer of ours may be.
-    fn bounds(&self) -> ToolBounds {
+    /// How large an answer of ours may be: what the host shows whole, and no more than its share of the window.
+    pub(super) fn bounds(&self) -> ToolBounds {
         let usual = ToolBounds::default();
-        // A small window is not filled by one answer.
-        let share = (self.window_tokens * RESULT_PERCENT / 100).max(500);
-        ToolBounds { tokens_max: usual.tokens_max.min(share), bytes_max: PAGE_BYTES_MAX, ..usual }
+        let window = if self.window_tokens == 0 { super::WINDOW_TOKENS } else { self.window_tokens };
+        let share = (window * RESULT_PERCENT / 100).max(500);
+        let bytes_max = self.shown_whole().clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
+        ToolBounds { tokens_max: usual.tokens_max.min(share), bytes_max, ..usual }
     }
 
-    /// What is shown of a result that takes more than its share of the window; `None` for all of it.
+    /// Characters of a result that the host shows whole, and some to spare.
+    fn shown_whole(&self) -> usize {
+        let window = if self.window_tokens == 0 { super::WINDOW_TOKENS } else { self.window_tokens };
+        usize::try_from(window.saturating_mul(SHOWN_CHARS_PERCENT) / 100).unwrap_or(usize::MAX)
+    }
+
+    /// What is shown of a result that takes more than its share of the window; `None` for all of it, or for what the host
+    /// puts into a file.
     pub(super) fn share_of(&self, tool: &str, content: &str) -> Option<String> {
         // Our own answers are pages that keep their bounds.
-        if tool.starts_with("mcp_lcm_") {
-            return None;
-        }
-        let share = self.window_tokens.saturating_mul(RESULT_PERCENT * 10);
-        let millis = text_millis(content.as_bytes());
-        if self.window_tokens == 0 || content.len() > RESULT_BYTES_MAX || millis <= share {
+        if tool.starts_with("mcp_lcm_") || self.window_tokens == 0 || content.len() > RESULT_BYTES_MAX {
             return None;
         }
         let chars = content.chars().count();
-        let shown = u128::from(share) * 4 / 5 * u128::try_from(chars).ok()? / u128::from(millis);
-        fit::part(content, usize::try_from(shown).ok()?)
+        let whole = self.shown_whole();
+        (chars > whole).then(|| fit::part(content, whole / 5 * 4)).flatten()
     }
 
     // ---- the hooks
@@ -216,7 +224,7 @@ impl Agent {
         conversation.take_past(work, raws, &past)?;
         conversation.follow(&live, work.now_ms);
         // Harder where the host is pressed harder.
-        let share = KEPT_PERCENT.saturating_sub(u64::from(pressure.degree) * 8).max(8);
+        let share = KEPT_PERCENT.saturating_sub(u64::from(pressure.0) * 8).max(8);
         let (gone, kept) = split(past, &live, tokens.saturating_mul(share * 10));
         let summary = match is_in_turn || gone.is_empty() {
             // The host would show it in front of the newest request and run the two together; and in the middle of a turn

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use lcm_core::Json;
 
-use crate::service::Reader;
+use crate::service::{Reader, ToolBounds};
 
 /// The key of the host's mark in the `_meta` of a call.
 pub const CALLER_KEY: &str = "io.librefang/caller";
@@ -46,8 +46,8 @@ impl Caller {
 /// Whose messages a call may read.
 #[derive(Clone, Debug)]
 pub enum Who {
-    /// This reader's.
-    Reader(Reader),
+    /// This reader's; and how large an answer may be that the host shows whole.
+    Reader(Reader, ToolBounds),
     /// It is not known yet: this is the whole answer of the tool.
     Answer(String),
 }

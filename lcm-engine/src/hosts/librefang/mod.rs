@@ -241,8 +241,9 @@ impl Hooks {
         let joined = lock(&self.callers).joined(caller);
         if let Some((agent, name)) = joined {
             let agent = self.agent(&agent);
-            if let Some(reader) = lock(&agent).reader(engine, &name, options.reads_across) {
-                return Who::Reader(reader);
+            let agent = lock(&agent);
+            if let Some(reader) = agent.reader(engine, &name, options.reads_across) {
+                return Who::Reader(reader, agent.bounds());
             }
         }
         Who::Answer(lock(&self.callers).token(caller))

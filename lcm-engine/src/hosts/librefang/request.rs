@@ -37,16 +37,12 @@ pub(super) struct Window {
     pub(super) tokens: u64,
 }
 
-/// How full the host thinks the window is.
+/// How full the host thinks the window is: 0 (light) to 3 (critical).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pressure {
-    /// Tokens of the messages.
-    pub(super) used: u64,
-    pub(super) max: u64,
-    /// Of 0 (light) to 3 (critical).
-    pub(super) degree: u8,
-}
+pub(super) struct Pressure(pub(super) u8);
 
+/// A window of more tokens is a mistake of whoever says so, and is taken for this one.
+const WINDOW_TOKENS_MAX: u64 = 1 << 30;
 /// Bytes at the end of a text by which a message of a person is found that ingest told of; more tell no more.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
@@ -102,7 +98,7 @@ impl Request {
 
 impl Window {
     fn take(json: Json) -> Self {
-        let tokens = json.get("context_window_tokens").and_then(Json::as_u64).unwrap_or(0);
+        let tokens = json.get("context_window_tokens").and_then(Json::as_u64).unwrap_or(0).min(WINDOW_TOKENS_MAX);
         let Json::Object(entries) = json else { return Self::default() };
         let messages = entries.into_iter().rfind(|(key, _)| key.as_bytes() == b"messages").map(|(_, value)| value);
         let Some(Json::Array(given)) = messages else { return Self { tokens, ..Self::default() } };
@@ -115,14 +111,12 @@ impl Window {
 
 impl Pressure {
     fn read(json: &Json) -> Self {
-        let number = |key| json.get(key).and_then(Json::as_u64).unwrap_or(0);
-        let degree = match json.get("recommendation").and_then(Json::as_str) {
+        Self(match json.get("recommendation").and_then(Json::as_str) {
             Some("critical") => 3,
             Some("aggressive") => 2,
             Some("moderate") => 1,
             _ => 0,
-        };
-        Self { used: number("used_tokens"), max: number("max_tokens"), degree }
+        })
     }
 }
 
