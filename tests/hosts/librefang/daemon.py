@@ -25,7 +25,8 @@ NOBODY = 65534
 HOST_HABITS = "two user messages in a row"
 LCM_TOOLS = ["mcp_lcm_grep", "mcp_lcm_expand", "mcp_lcm_describe", "mcp_lcm_expand_query"]
 QUOTE = re.compile(r"\A\[lcm:quote\]\n(.*)\n\[lcm:end\]\Z", re.DOTALL)
-SAFE = "turn {mark}: {text}"
+# How each text of the person begins: by its mark a request is known again.
+SAYS = "turn {mark}: {text}"
 
 
 def options(doc):
@@ -146,7 +147,6 @@ def make_model(mock_llm, window):
         def __init__(self):
             super().__init__()
             self.window, self.turns, self.faults, self.largest, self.count = window, {}, [], 0, 0
-            self.aux_count = 0
 
         def expect(self, mark, text, script):
             self.turns[mark] = {"text": text, "script": script, "calls": [], "called": {}, "results": {}, "is_over": False, "windows": []}
@@ -164,8 +164,6 @@ def make_model(mock_llm, window):
                     self.faults.append(f"request {self.count} has {tokens} tokens of {self.window}")
                 bad = [problem for problem in mock_llm.sequence_problems(messages, wire=True) if not problem.endswith(HOST_HABITS)]
                 self.faults += [f"request {self.count}: {problem}" for problem in bad]
-            else:
-                self.aux_count += 1
             return super().answer(req, size)
 
         def message(self, messages):
@@ -276,7 +274,7 @@ class Daemon:
         """One turn; gives the turn as the model saw it, with `status` and `reply` as the host answered."""
         self.turn_no += 1
         mark = mark or f"t{self.turn_no:04d}"
-        said = SAFE.format(mark=mark, text=text)
+        said = SAYS.format(mark=mark, text=text)
         turn = self.model.expect(mark, said, script or answering(reply))
         status, answer = self.host.call("POST", f"/api/agents/{agent}/message", {"message": said, **fields}, timeout=120)
         turn.update(is_over=True, status=status, reply=answer.get("response"), answer=answer)

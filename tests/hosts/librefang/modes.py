@@ -266,6 +266,8 @@ class Modes:
             daemon.metrics()
             self.check("private: the turns are answered", not bad and left > 0, bad[:2] or f"{left} requests in the spool")
             self.nowhere("private", daemon, agent, secrets, but="spool")
+            waiting = b"".join(path.read_bytes() for path in daemon.spooled())
+            self.check("private: what was seen waits in the spool", any(secret in waiting for secret in secrets), f"{len(daemon.spooled())} files")
             # Two days later.
             for path in daemon.spooled():
                 moment, rest = path.name.split("-", 1)
