@@ -86,12 +86,13 @@ def unquoted(text):
 
 
 def read_answer(text):
-    """The object that a tool of lcm answered; `None` where the model was shown only a part of it."""
+    """The object that a tool of lcm answered; `None` where the model was shown only a part of it. The host may write a note
+    of its own behind it."""
     try:
-        answer = json.loads(text or "")
+        answer, _ = json.JSONDecoder().raw_decode(text or "")
     except ValueError:
         return None
-    return answer if isinstance(answer, dict) else None
+    return answer if isinstance(answer, dict) and "[TRUNCATED" not in text[-200:] else None
 
 
 def look_up(wanted, found, together=2, scope="current"):
@@ -117,7 +118,9 @@ def look_up(wanted, found, together=2, scope="current"):
     pages, alone = [(handle, None, "") for handle in handles], 0
     while pages:
         asked, pages = pages[:together], pages[together:]
-        answers = yield [("mcp_lcm_expand", {"id": handle, "exact": True} | ({"cursor": cursor} if cursor else {}))
+        # Two whole pages at once are more than a small window holds.
+        size = {"max_tokens": 1500} if together > 1 else {}
+        answers = yield [("mcp_lcm_expand", {"id": handle, "exact": True} | size | ({"cursor": cursor} if cursor else {}))
                          for handle, cursor, _ in asked]
         for page, text in zip(asked, answers):
             handle, _, before = page
