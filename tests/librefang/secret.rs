@@ -45,3 +45,17 @@ fn what_may_be_a_secret_is_forgotten_after_a_day() {
     host.hooks.forget_before(host.now_ms + 1);
     assert!(!host.hooks.still_needs(&waits));
 }
+
+#[test]
+fn what_a_person_adds_in_the_middle_of_a_private_turn_makes_nothing_of_it_public() {
+    let mut host = Host::new(8192);
+    host.turn(&Turn { session: "a", text: "hello", reply: "hi", ..Turn::default() });
+    let private = Turn { session: "a", text: "the word is Tulipan", is_private: true, ..Turn::default() };
+    let mut window = host.turn(&Turn { results: vec!["Tulipan grows".into()], ..private });
+    let added = host.said("user", "and quick".into());
+    window.push(added);
+    host.assemble(&window);
+    host.turn(&Turn { session: "a", text: "good night", reply: "bye", ..Turn::default() });
+    assert!(!is_found(&host, "Tulipan"));
+    assert_eq!(host.all_kept(), ["hello", "hi", "good night"]);
+}

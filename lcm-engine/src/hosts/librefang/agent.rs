@@ -92,8 +92,7 @@ struct Sorted {
 
 impl Sorted {
     fn of(list: Vec<Said>) -> Self {
-        // A list in which nobody asks for anything tells nothing of what is a secret.
-        let newest = list.iter().rposition(Said::is_request).unwrap_or(0);
+        let newest = begin_of_turn(&list);
         // What the host tells beside the newest request stands in front of that.
         let live_from = list[..newest].iter().rposition(|said| said.made.is_none()).map_or(0, |at| at + 1);
         let has_past = list[..newest].iter().any(|said| said.made.is_none());
@@ -113,6 +112,26 @@ impl Sorted {
         }
         Self { context, past, live }
     }
+}
+
+/// Where the newest turn begins: with the first request behind the last reply. What a person says while tools run, or
+/// behind a turn that broke off, goes on with that turn, and nobody has said yet that it is no secret.
+fn begin_of_turn(list: &[Said]) -> usize {
+    // A list in which nobody asks for anything tells nothing of what is a secret.
+    let Some(mut begin) = list.iter().rposition(Said::is_request) else { return 0 };
+    for at in (0..begin).rev() {
+        let (said, next) = (&list[at], &list[at + 1]);
+        // The host answers a reply that it does not take.
+        let is_refused = next.made == Some(Made::Host) && next.is_nudge();
+        let is_reply = said.role == Role::Assistant && said.calls.is_empty() && said.made.is_none() && !is_refused;
+        if is_reply || said.is_marked {
+            break;
+        }
+        if said.is_request() {
+            begin = at;
+        }
+    }
+    begin
 }
 
 impl Agent {

@@ -31,6 +31,8 @@ const CONTEXTS: [&str; 5] = [
 const CLOCK: &str = "[Current date/time:";
 /// What the host says in a user's stead where a model said nothing.
 const NUDGES: [&str; 2] = ["Please provide your response.", "[no response]"];
+/// Begins what it says where a model only told what it would do.
+const DESCRIBED: &str = "[System: You described";
 /// The names of our tools as our texts have them, and as this host has them.
 const TOOLS: (&str, &str) = ("lcm_expand", "mcp_lcm_expand");
 /// Begins what stands in front of a window of which something is left out.
@@ -210,6 +212,16 @@ impl Said {
         is_changed.then(|| self.with(Json::Object(entries))).flatten()
     }
 
+    /// Whether it reads like the line that ends windows.
+    pub(super) fn is_clock(&self) -> bool {
+        self.sole_text().is_some_and(|text| text.starts_with(CLOCK))
+    }
+
+    /// Whether it reads like what the host answers a model that said nothing, or did not do what it said.
+    pub(super) fn is_nudge(&self) -> bool {
+        self.sole_text().is_some_and(|text| NUDGES.contains(&text) || text.starts_with(DESCRIBED))
+    }
+
     /// Whether a person may have said it: a user's message that answers no call, and neither the host nor we made it.
     pub(super) fn is_request(&self) -> bool {
         self.role == Role::User && self.results.is_empty() && self.made.is_none() && !self.is_marked
@@ -235,7 +247,7 @@ fn who_made(said: &Said, before: &[Said], behind: &[Said]) -> Option<Made> {
     }
     if text.starts_with(CLOCK) && text.trim_end().ends_with(']') {
         // It stands behind what a person said, and behind no other date.
-        return before.last().is_some_and(|said| said.is_request() && !is_clock(said)).then_some(Made::Host);
+        return before.last().is_some_and(|said| said.is_request() && !said.is_clock()).then_some(Made::Host);
     }
     if NUDGES.contains(&text) {
         return before
@@ -248,22 +260,14 @@ fn who_made(said: &Said, before: &[Said], behind: &[Said]) -> Option<Made> {
     if CONTEXTS.iter().any(|context| text.starts_with(context)) {
         let is_ours = text.contains(SUMMARY_MARK);
         let is_followed =
-            behind.iter().any(|said| said.role == Role::User && said.results.is_empty() && !is_clock(said));
-        return (is_followed || text.starts_with("[System: You described")).then_some(if is_ours {
-            Made::Told
-        } else {
-            Made::Host
-        });
+            behind.iter().any(|said| said.role == Role::User && said.results.is_empty() && !said.is_clock());
+        return (is_followed || text.starts_with(DESCRIBED)).then_some(if is_ours { Made::Told } else { Made::Host });
     }
     None
 }
 
 /// Marks a summary of ours that the host shows as its own.
 pub(super) const SUMMARY_MARK: &str = "[lcm: kept whole]";
-
-fn is_clock(said: &Said) -> bool {
-    said.sole_text().is_some_and(|text| text.starts_with(CLOCK))
-}
 
 /// Whether an assistant's message has words or calls: then what comes behind it is an answer to that.
 fn speaks(said: &Said) -> bool {
