@@ -10,7 +10,7 @@ use super::fit::{self, Room};
 use super::message::{BETWEEN, Made, SUMMARY_MARK, Said, for_host, sendable, text_millis};
 use super::raw::Raws;
 use super::request::{Pressure, Window, answer, answer_list};
-use super::turn::Turn;
+use super::turn::{Step, Turn};
 use super::{HookAnswer, Hooks, SOURCE, Waiting, lock, room};
 use crate::compress::extract::{Source, extract};
 use crate::error::EngineError;
@@ -55,7 +55,7 @@ const PAGE_BYTES_MAX: usize = 16_000;
 #[derive(Default)]
 pub(super) struct Agent {
     conversations: HashMap<String, Conversation>,
-    /// What persons said, newest last: the text, who, when.
+    /// What persons said and no list has shown yet, newest last: the text, who, when.
     heard: VecDeque<(String, Option<String>, i64)>,
     raws: Raws,
     /// Tokens of the window that was told last.
@@ -80,8 +80,7 @@ struct Sorted {
 
 impl Sorted {
     fn of(list: Vec<Said>) -> Self {
-        // A list in which nobody asks for anything tells nothing of what is a secret.
-        let newest = list.iter().rposition(Said::is_request).unwrap_or(0);
+        let newest = begin_of_turn(&list);
         // What the host tells beside the newest request stands in front of that.
         let live_from = list[..newest].iter().rposition(|said| said.made.is_none()).map_or(0, |at| at + 1);
         let has_past = list[..newest].iter().any(|said| said.made.is_none());
@@ -101,6 +100,28 @@ impl Sorted {
         }
         Self { context, past, live }
     }
+}
+
+/// Where the newest turn begins: with the newest request that stands behind a reply. What a person says while tools run,
+/// and what is said behind a turn that broke off, goes on with that turn: nobody has said yet that it is no secret.
+fn begin_of_turn(list: &[Said]) -> usize {
+    // A list in which nobody asks for anything tells nothing of what is a secret.
+    let Some(mut begin) = list.iter().rposition(Said::is_request) else { return 0 };
+    for at in (0..begin).rev() {
+        let said = &list[at];
+        // The host answers a reply that it does not take.
+        let is_refused = list[at + 1].made == Some(Made::Host) && !list[at + 1].is_clock();
+        let is_reply = said.role == Role::Assistant && said.calls.is_empty() && said.made.is_none() && !is_refused;
+        // What we recalled may stand in front of what a person said while tools ran.
+        if said.has_fold() || (is_reply && !said.is_marked) {
+            break;
+        }
+        // The request itself may be left out.
+        if said.made.is_none() && !said.is_marked {
+            begin = at;
+        }
+    }
+    begin
 }
 
 impl Agent {
@@ -165,15 +186,18 @@ impl Agent {
         self.window_tokens = if tokens == 0 { super::WINDOW_TOKENS } else { tokens };
         let Sorted { context, past, live } = Sorted::of(window.messages);
         let name = self.conversation_of(work, agent, &past, &live)?;
+        self.is_shown(&name, &live);
         let Self { conversations, raws, .. } = self;
         let conversation = conversations.get_mut(&name).expect("a conversation was found or begun just now");
         conversation.used_ms = work.now_ms;
-        conversation.in_turn_ms = Some(work.now_ms);
+        let (past, live) = conversation.sort_known(work, past, live)?;
         conversation.take_past(work, raws, &past)?;
-        let turn = conversation.follow(&live, work.now_ms);
+        let turn = conversation.follow(&live, raws, work.now_ms);
+        let request = turn.request;
         let newest = turn.window(&live);
         let keys = turn.steps.iter().filter_map(|step| step.now.key).collect();
         let calls = turn.steps.iter().flat_map(|step| step.now.results.iter().cloned()).collect::<Vec<_>>();
+        conversation.in_turn = Some((request, work.now_ms));
         self.shown_calls.extend(calls.into_iter().map(|call| (call, name.clone())));
         let passes = Turn::shows_what_passes(&live);
         if !is_asked {
@@ -214,8 +238,9 @@ impl Agent {
         let Self { conversations, raws, .. } = self;
         let conversation = conversations.get_mut(&name).expect("a conversation was found or begun just now");
         conversation.used_ms = work.now_ms;
+        let (past, live) = conversation.sort_known(work, past, live)?;
         conversation.take_past(work, raws, &past)?;
-        conversation.follow(&live, work.now_ms);
+        conversation.follow(&live, raws, work.now_ms);
         // Harder where the host is pressed harder.
         let share = KEPT_PERCENT.saturating_sub(u64::from(pressure.degree) * 8).max(8);
         let (gone, kept) = split(past, &live, tokens.saturating_mul(share * 10));
@@ -245,6 +270,7 @@ impl Agent {
         let Self { conversations, raws, .. } = self;
         let conversation = conversations.get_mut(&name).expect("a conversation was found or begun just now");
         conversation.used_ms = work.now_ms;
+        let (past, live) = conversation.sort_known(work, past, live)?;
         let turned = conversation.take_turn(work, raws, &past, &live)?;
         let full = self.window_tokens.saturating_mul(super::FULL_PERCENT * 10).saturating_sub(reserve);
         let settled = match turned {
@@ -273,19 +299,32 @@ impl Agent {
     ) -> Result<String, EngineError> {
         let said = || past.iter().chain(live).filter(|said| said.made.is_none() && !said.is_marked);
         let keys: Vec<NodeId> = said().filter_map(|said| said.key).collect();
+        // A list that showed nothing of the past began a conversation of its own: until one shows whose it is.
+        let mut begun = None;
         for key in keys.iter().rev() {
             let having = self.conversations.iter().filter(|(_, conversation)| conversation.has(key));
-            if let Some((name, _)) = having.max_by_key(|(_, conversation)| conversation.used_ms) {
-                return Ok(name.clone());
+            let Some((name, found)) = having.max_by_key(|(_, found)| (found.is_kept(), found.used_ms)) else {
+                continue;
+            };
+            if found.is_kept() {
+                let name = name.clone();
+                self.join(begun, &name);
+                return Ok(name);
             }
+            begun.get_or_insert(name.clone());
         }
         let keyed: Vec<&Said> = said().filter(|said| said.key.is_some()).collect();
         let from_end = keyed.iter().rev().take(LOOKED_UP_MAX);
         for said in from_end.chain(keyed.iter().take(LOOKED_UP_MAX)) {
             if let Some(session) = work.engine.session_that_said(agent, SOURCE, &said.text)? {
                 let key = SessionKey { owner: session.owner, name: session.name };
-                return Ok(self.begin(key, work.now_ms));
+                let name = self.begin(key, work.now_ms);
+                self.join(begun, &name);
+                return Ok(name);
             }
+        }
+        if let Some(name) = begun {
+            return Ok(name);
         }
         let first = said().next();
         let moment = first.and_then(|said| said.json.get("timestamp")).and_then(Json::as_str);
@@ -294,17 +333,47 @@ impl Agent {
             (None, Some(first)) => format!("said {}", &blake3::hash(&first.text).to_hex()[..16]),
             (None, None) => "nothing said".to_owned(),
         };
-        let owner = Owner { agent: named(agent), person: self.person_of(live) };
+        let owner = Owner { agent: named(agent), person: self.person_of(live, &name) };
         Ok(self.begin(SessionKey { owner, name }, work.now_ms))
     }
 
-    /// Who speaks in a list that nobody knows, as ingest told.
-    fn person_of(&self, live: &[Said]) -> String {
-        let request = live.iter().rfind(|said| said.is_request()).and_then(Said::plain_text).unwrap_or_default();
-        // The host puts the name of who speaks in front.
-        let heard =
-            self.heard.iter().rev().find(|(message, _, _)| !message.is_empty() && request.ends_with(message.as_str()));
-        heard.and_then(|(_, peer, _)| peer.clone()).unwrap_or_else(|| DEFAULT_PERSON.to_owned())
+    /// Lets what waits in a conversation that was begun wait in the one that it is of.
+    fn join(&mut self, begun: Option<String>, name: &str) {
+        let Some(begun) = begun.filter(|begun| begun != name).and_then(|begun| self.conversations.remove(&begun))
+        else {
+            return;
+        };
+        if let Some(conversation) = self.conversations.get_mut(name) {
+            conversation.turns.extend(begun.turns);
+        }
+    }
+
+    /// Who speaks in a list that nobody knows, as ingest told: by what they said. Where that does not tell one person, it
+    /// is a person of its own, so that nobody reads what another one said.
+    fn person_of(&mut self, live: &[Said], name: &str) -> String {
+        let request = live.iter().rfind(|said| said.is_request()).map(Said::words).unwrap_or_default();
+        let ranks: Vec<usize> = self.heard.iter().map(|(message, ..)| says(&request, message)).collect();
+        let best = ranks.iter().copied().max().unwrap_or(0);
+        let mut likely = self.heard.iter().zip(&ranks).filter(|(_, rank)| best > 0 && **rank == best);
+        let Some(((_, peer, _), _)) = likely.next() else {
+            return if is_signed(&request) { format!("unknown {name}") } else { DEFAULT_PERSON.to_owned() };
+        };
+        match likely.all(|((_, other, _), _)| other == peer) {
+            true => peer.clone().unwrap_or_else(|| DEFAULT_PERSON.to_owned()),
+            false => format!("unknown {name}"),
+        }
+    }
+
+    /// What a person said is shown now: what they say next is something else.
+    fn is_shown(&mut self, name: &str, live: &[Said]) {
+        let Some(person) = self.conversations.get(name).map(|known| known.key.owner.person.as_str()) else { return };
+        let request = live.iter().rfind(|said| said.is_request()).map(Said::words).unwrap_or_default();
+        let is_it = |(message, peer, _): &(String, Option<String>, i64)| {
+            peer.as_deref().unwrap_or(DEFAULT_PERSON) == person && says(&request, message) > 0
+        };
+        if let Some(at) = self.heard.iter().position(is_it) {
+            self.heard.remove(at);
+        }
     }
 
     fn begin(&mut self, key: SessionKey, now_ms: i64) -> String {
@@ -327,7 +396,7 @@ impl Agent {
     /// Who reads in a conversation, while a turn of it goes on.
     pub(super) fn reader(&self, engine: &Engine, name: &str, reads_across: bool) -> Option<Reader> {
         let conversation = self.conversations.get(name)?;
-        conversation.in_turn_ms?;
+        conversation.in_turn?;
         let session = engine.session_named(&conversation.key).ok()?;
         Some(Reader {
             owner: conversation.key.owner.clone(),
@@ -341,8 +410,9 @@ impl Agent {
     /// The conversation in which a tool can have been called: the only one of that person in which a turn goes on.
     pub(super) fn only_one_in_turn(&self, peer: Option<&str>, now_ms: i64) -> Option<String> {
         let is_it = |conversation: &Conversation| {
-            let is_in_turn = conversation.in_turn_ms.is_some_and(|since| now_ms.saturating_sub(since) <= TURN_MS);
-            is_in_turn && peer.is_none_or(|peer| conversation.key.owner.person == peer)
+            let is_in_turn =
+                conversation.in_turn.is_some_and(|(_, shown_ms)| now_ms.saturating_sub(shown_ms) <= TURN_MS);
+            is_in_turn && conversation.key.owner.person == peer.unwrap_or(DEFAULT_PERSON)
         };
         let mut found = self.conversations.iter().filter(|(_, conversation)| is_it(conversation)).map(|(name, _)| name);
         let only = found.next()?.clone();
@@ -352,12 +422,12 @@ impl Agent {
     // ---- what waits
 
     pub(super) fn still_waits(&self, keys: &[NodeId], calls: &[String]) -> bool {
-        let waits = |key: &NodeId| {
-            self.conversations.values().any(|conversation| {
-                conversation.turns.iter().any(|turn| turn.steps.iter().any(|step| step.now.key == Some(*key)))
-            })
+        let turns = || self.conversations.values().flat_map(|conversation| &conversation.turns);
+        let waits = |step: &Step| {
+            step.now.key.is_some_and(|key| keys.contains(&key))
+                || step.now.results.iter().any(|call| calls.contains(call))
         };
-        keys.iter().any(waits) || calls.iter().any(|call| self.raws.has(call))
+        calls.iter().any(|call| self.raws.has(call)) || turns().any(|turn| turn.steps.iter().any(waits))
     }
 
     pub(super) fn forget_before(&mut self, moment_ms: i64) {
@@ -379,7 +449,6 @@ impl Agent {
 
 impl Hooks {
     /// Answers a tool whose caller only a token names.
-    #[expect(clippy::too_many_arguments, reason = "what the hook was told of one call")]
     pub(super) fn tool(
         &self,
         work: Work<'_>,
@@ -605,6 +674,26 @@ fn unreadable(window: &Window) -> Vec<String> {
         0 => Vec::new(),
         count => vec![format!("{count} elements of the list are no messages of this host and were passed over")],
     }
+}
+
+/// How well a request tells that this is what was said: more for more of it, 0 for not at all. The host puts in front who
+/// says it, and what was said before and failed; and a warning somewhere.
+fn says(request: &str, message: &str) -> usize {
+    if message.is_empty() {
+        return 0;
+    }
+    match request.strip_suffix(message) {
+        Some("") => usize::MAX,
+        // Of a long message the end is remembered.
+        Some(front) if front.ends_with([' ', '\n']) || message.len() > 1000 => usize::MAX / 2 + message.len(),
+        _ if request.contains(message) => message.len(),
+        _ => 0,
+    }
+}
+
+/// Whether the host puts in front of a request who says it.
+fn is_signed(request: &str) -> bool {
+    request.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).is_some_and(|(name, _)| !name.contains('\n'))
 }
 
 /// A name that is not empty: without one nobody could be told apart.

@@ -30,6 +30,8 @@ const CONTEXTS: [&str; 5] = [
 const CLOCK: &str = "[Current date/time:";
 /// What the host says in a user's stead where a model said nothing.
 const NUDGES: [&str; 2] = ["Please provide your response.", "[no response]"];
+/// Begins what the host says in a turn when a person has decided on a call.
+const APPROVAL: &str = "[System] Tool '";
 /// The names of our tools as our texts have them, and as this host has them.
 const TOOLS: (&str, &str) = ("lcm_expand", "mcp_lcm_expand");
 /// Begins what stands in front of a window of which something is left out.
@@ -93,7 +95,7 @@ impl Said {
             Json::String(text) => millis += text_millis(text.as_bytes()),
             Json::Array(blocks) => {
                 for block in blocks {
-                    let id = |key| block.get(key).map(|id| id_text(id)).unwrap_or_default();
+                    let id = |key| block.get(key).map(id_text).unwrap_or_default();
                     match block.get("type").and_then(Json::as_str) {
                         Some("tool_use") => calls.push(id("id")),
                         Some("tool_result") => results.push(id("tool_use_id")),
@@ -141,6 +143,21 @@ impl Said {
     /// Its text, where it is nothing but one.
     pub(super) fn sole_text(&self) -> Option<&str> {
         sole_text(&self.json)
+    }
+
+    /// Whether it shows a fold: what it stands for is history.
+    pub(super) fn has_fold(&self) -> bool {
+        self.sole_text().and_then(assemble::shown_folds).is_some()
+    }
+
+    /// Whether it reads like the date that the host puts behind what a person says.
+    pub(super) fn is_clock(&self) -> bool {
+        self.sole_text().is_some_and(|text| text.starts_with(CLOCK))
+    }
+
+    /// When the host says it was said, in UTC, without the letter that says so: the earlier one is the smaller text.
+    fn moment(&self) -> Option<&str> {
+        Some(self.json.get("timestamp")?.as_str()?.trim_end_matches('Z'))
     }
 
     /// Its words, whatever else there is.
@@ -192,8 +209,8 @@ fn who_made(said: &Said, before: &[Said], behind: &[Said]) -> Option<Made> {
         return Some(Made::Note);
     }
     if text.starts_with(CLOCK) && text.trim_end().ends_with(']') {
-        // It stands behind what a person said, and behind no other date.
-        return before.last().is_some_and(|said| said.is_request() && !is_clock(said)).then_some(Made::Host);
+        // It stands behind what a person said, with the results of a turn that broke off in front, and behind no other date.
+        return before.last().is_some_and(|said| said.role == Role::User && !said.is_clock()).then_some(Made::Host);
     }
     if NUDGES.contains(&text) {
         return before
@@ -205,23 +222,29 @@ fn who_made(said: &Said, before: &[Said], behind: &[Said]) -> Option<Made> {
     }
     if CONTEXTS.iter().any(|context| text.starts_with(context)) {
         let is_ours = text.contains(SUMMARY_MARK);
-        let is_followed =
-            behind.iter().any(|said| said.role == Role::User && said.results.is_empty() && !is_clock(said));
-        return (is_followed || text.starts_with("[System: You described")).then_some(if is_ours {
-            Made::Told
-        } else {
-            Made::Host
-        });
+        let is_nudge = text.starts_with("[System: You described");
+        return (is_nudge || is_told_beside(said, behind)).then_some(if is_ours { Made::Told } else { Made::Host });
+    }
+    if text.starts_with(APPROVAL) {
+        return before.last().is_some_and(|said| !said.results.is_empty()).then_some(Made::Host);
     }
     None
 }
 
+/// Whether what reads like the host's word stands where the host puts it: in front of what a person says, and made for
+/// this request. What a person said so is older than all behind it, and was answered.
+fn is_told_beside(said: &Said, behind: &[Said]) -> bool {
+    let is_words = |said: &Said| said.role == Role::User && said.results.is_empty() && !said.is_clock();
+    let is_made_now = said.key.is_none()
+        || behind.first().is_some_and(is_words)
+        || behind
+            .iter()
+            .any(|other| other.moment().is_some_and(|moment| said.moment().is_some_and(|own| own > moment)));
+    is_made_now && behind.iter().any(is_words)
+}
+
 /// Marks a summary of ours that the host shows as its own.
 pub(super) const SUMMARY_MARK: &str = "[lcm: kept whole]";
-
-fn is_clock(said: &Said) -> bool {
-    said.sole_text().is_some_and(|text| text.starts_with(CLOCK))
-}
 
 /// Whether an assistant's message has words or calls: then what comes behind it is an answer to that.
 fn speaks(said: &Said) -> bool {
@@ -344,7 +367,7 @@ pub(super) fn text_millis(text: &[u8]) -> u64 {
                 let run = rest.iter().position(|byte| *byte > 0x7f).unwrap_or(rest.len());
                 (run, u64::try_from(run).unwrap_or(u64::MAX).saturating_mul(CHAR_MILLIS))
             }
-            0xe3..=0xe9 | 0xea..=0xed => (3, HAN_MILLIS),
+            0xe3..=0xed => (3, HAN_MILLIS),
             0xf0..=0xff => (4, HAN_MILLIS),
             0xe0..=0xe2 | 0xee..=0xef => (3, CHAR_MILLIS),
             _ => (2, CHAR_MILLIS),
