@@ -29,6 +29,10 @@ pub(crate) struct Host {
     pub(crate) windows: Vec<Vec<Json>>,
     /// Requests of which something waits, as whoever serves keeps them.
     waits: Vec<(Waiting, Json, i64)>,
+    /// Whether calls are numbered anew in each turn, as some models do.
+    pub(crate) repeats_ids: bool,
+    /// A turn that is over, of which nobody was told yet.
+    late: Option<Json>,
     pub(crate) now_ms: i64,
 }
 
@@ -46,6 +50,14 @@ pub(crate) struct Turn<'t> {
     /// The hook that says that a turn is over is not called, or fails.
     pub(crate) loses_after_turn: bool,
     pub(crate) peer: Option<&'t str>,
+    /// What a person says while the first tool runs.
+    pub(crate) more: Option<&'t str>,
+    /// An image stands beside the text, until a model has seen it.
+    pub(crate) has_image: bool,
+    /// The host folds between two steps.
+    pub(crate) is_pressed: bool,
+    /// That the turn is over is told when the next one has begun.
+    pub(crate) is_told_late: bool,
 }
 
 pub(crate) fn options() -> HookOptions {
@@ -89,6 +101,8 @@ impl Host {
             calls: 0,
             windows: Vec::new(),
             waits: Vec::new(),
+            repeats_ids: false,
+            late: None,
             now_ms: 1_800_000_000_000,
         }
     }
@@ -193,7 +207,7 @@ impl Host {
         let text = turn.peer.map_or_else(|| turn.text.to_owned(), |peer| format!("[{peer}]: {}", turn.text));
         let mut stored = self.sessions.get(&name).cloned().unwrap_or_default();
         // A request that failed is run together with the next one.
-        let failed = stored.last().filter(|last| last.get("role").and_then(Json::as_str) == Some("user")).cloned();
+        let failed = stored.last().filter(|last| is_words(last)).cloned();
         match failed {
             Some(failed) => {
                 stored.pop();
@@ -213,14 +227,7 @@ impl Host {
         }
         let cut = stored.len().saturating_sub(60);
         // Cut where a person speaks.
-        let is_request = |message: &Json| {
-            message.get("role").and_then(Json::as_str) == Some("user")
-                && !message
-                    .get("content")
-                    .and_then(Json::as_array)
-                    .is_some_and(|blocks| blocks.iter().any(|block| block.get("tool_use_id").is_some()))
-        };
-        let cut = (cut..stored.len()).find(|at| is_request(&stored[*at])).unwrap_or(0);
+        let cut = (cut..stored.len()).find(|at| is_words(&stored[*at])).unwrap_or(0);
         stored.drain(..cut);
         let mut window = Vec::new();
         if let Some(summary) = self.summaries.get(&name).cloned() {
@@ -230,10 +237,33 @@ impl Host {
         window.extend(stored.iter().cloned());
         let date = self.said("user", "[Current date/time: Tuesday, December 01, 2026 11:23 +00:00]".into());
         window.push(date);
+        if turn.has_image {
+            let image = Json::object([
+                ("type", "image".into()),
+                ("media_type", "image/png".into()),
+                ("data", "aGVsbG8=".repeat(2000).into()),
+            ]);
+            let at = window.len() - 2;
+            window[at] = beside(&window[at], image);
+        }
         let mut shown = self.assemble(&window);
-        for result in &turn.results {
+        if let Some(late) = self.late.take() {
+            self.ask(late);
+        }
+        if turn.has_image {
+            // A model has seen it.
+            let text = Json::object([("type", "text".into()), ("text", "[Image: already seen]".into())]);
+            let said = stored.pop().expect("the request was put there");
+            let moment = said.get("timestamp").cloned();
+            let said = beside(&said, text);
+            for message in shown.iter_mut().filter(|message| message.get("timestamp") == moment.as_ref()) {
+                *message = said.clone();
+            }
+            stored.push(said);
+        }
+        for (nth, result) in turn.results.iter().enumerate() {
             self.calls += 1;
-            let id = format!("call_{}", self.calls);
+            let id = format!("call_{}", if self.repeats_ids { u64::try_from(nth).unwrap() } else { self.calls });
             let call = Json::object([
                 ("type", "tool_use".into()),
                 ("id", id.as_str().into()),
@@ -261,6 +291,14 @@ impl Host {
                 shown.push(said.clone());
                 stored.push(said);
             }
+            if let Some(more) = turn.more.filter(|_| nth == 0) {
+                let said = self.said("user", more.into());
+                shown.push(said.clone());
+                stored.push(said);
+            }
+            if turn.is_pressed {
+                shown = self.press(&shown);
+            }
             shown = self.assemble(&shown.clone());
         }
         if turn.is_private {
@@ -276,7 +314,11 @@ impl Host {
                 ("agent_id", AGENT.into()),
                 ("messages", Json::Array(shown.clone())),
             ]);
-            self.ask(request);
+            if turn.is_told_late {
+                self.late = Some(request);
+            } else {
+                self.ask(request);
+            }
         }
         let reply = self.said("assistant", turn.reply.into());
         stored.push(reply);
@@ -304,23 +346,47 @@ impl Host {
         answer.get("content").and_then(Json::as_str).unwrap_or(content).to_owned()
     }
 
-    /// The host wants its stored list shorter.
-    pub(crate) fn compact(&mut self, session: &str) {
-        let stored = self.sessions.get(session).cloned().unwrap_or_default();
+    /// The host folds in the middle of a turn: the date and its own summary are not in what it shows, and come back.
+    fn press(&mut self, window: &[Json]) -> Vec<Json> {
+        let is_of_host = |message: &&Json| {
+            text_of(message).starts_with("[Current date/time:")
+                || text_of(message).starts_with("[Previous conversation")
+        };
+        let given: Vec<Json> = window.iter().filter(|message| !is_of_host(message)).cloned().collect();
+        let answer = self.ask_compact(given, "critical");
+        let mut kept = messages_of(&answer);
+        if let Some(date) = window.iter().rfind(|message| text_of(message).starts_with("[Current date/time:")) {
+            let request =
+                window.iter().position(|message| message == date).and_then(|at| window.get(at.checked_sub(1)?));
+            let at = request.and_then(|request| {
+                kept.iter().rposition(|message| message.get("timestamp") == request.get("timestamp"))
+            });
+            kept.insert(at.expect("the request is kept") + 1, date.clone());
+        }
+        kept
+    }
+
+    fn ask_compact(&mut self, messages: Vec<Json>, recommendation: &str) -> Vec<u8> {
         let pressure = Json::object([
             ("used_tokens", 229_u64.into()),
             ("max_tokens", self.window_tokens.into()),
-            ("recommendation", "light".into()),
+            ("recommendation", recommendation.into()),
         ]);
         let request = Json::object([
             ("type", "compact".into()),
             ("agent_id", AGENT.into()),
-            ("messages", Json::Array(stored)),
+            ("messages", Json::Array(messages)),
             ("model", "mock".into()),
             ("context_window_tokens", self.window_tokens.into()),
             ("token_pressure", pressure),
         ]);
-        let answer = self.ask(request).text;
+        self.ask(request).text
+    }
+
+    /// The host wants its stored list shorter.
+    pub(crate) fn compact(&mut self, session: &str) {
+        let stored = self.sessions.get(session).cloned().unwrap_or_default();
+        let answer = self.ask_compact(stored, "light");
         let kept = messages_of(&answer);
         self.check(&kept);
         let summary = Json::parse(&answer)
@@ -381,6 +447,23 @@ impl Host {
 fn open(home: &TempDir) -> Engine {
     let options = OpenOptions { create: true, cache_bytes: 4 << 20, ..OpenOptions::default() };
     Engine::open(home.path(), options).expect("the store opens")
+}
+
+/// Whether a message of a stored list is what a person said.
+fn is_words(message: &Json) -> bool {
+    let blocks = message.get("content").and_then(Json::as_array).unwrap_or_default();
+    message.get("role").and_then(Json::as_str) == Some("user")
+        && !blocks.iter().any(|block| block.get("tool_use_id").is_some())
+}
+
+/// A message of one text, and a block beside it.
+fn beside(message: &Json, block: Json) -> Json {
+    let Json::Object(mut entries) = message.clone() else { return message.clone() };
+    for (_, value) in entries.iter_mut().filter(|(key, _)| key.as_bytes() == b"content") {
+        let text = Json::object([("type", "text".into()), ("text", text_of(message).into())]);
+        *value = Json::Array(vec![text, block.clone()]);
+    }
+    Json::Object(entries)
 }
 
 fn folded(message: &Json) -> Json {

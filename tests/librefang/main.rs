@@ -5,6 +5,7 @@
 mod host;
 mod turns;
 mod secret;
+mod together;
 mod callers;
 mod habits;
 mod odd;

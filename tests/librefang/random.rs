@@ -16,10 +16,13 @@ fn whatever_the_host_does_everything_is_kept_once() {
         // What was said in each session; a reply comes with the next turn that is told of.
         let mut said: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         let mut waiting: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut broken: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         let mut failed: BTreeMap<&str, String> = BTreeMap::new();
+        host.repeats_ids = random.percent(50);
         for nth in 0..60 {
             let session = *random.pick(&["a", "b"]);
             let text = format!("request {nth} of {session} {}", "word ".repeat(random.below(300)));
+            let more = format!("more {nth}");
             let reply = format!("reply {nth} {}", "so ".repeat(random.below(200)));
             let results: Vec<String> = (0..random.below(4))
                 .map(|step| {
@@ -34,10 +37,14 @@ fn whatever_the_host_does_everything_is_kept_once() {
                 is_private: random.percent(12),
                 fails: random.percent(8),
                 loses_after_turn: random.percent(10),
+                more: (random.percent(10) && !results.is_empty()).then_some(more.as_str()),
+                has_image: random.percent(10) && !failed.contains_key(session),
+                is_pressed: random.percent(10),
+                is_told_late: random.percent(10),
                 peer: None,
             };
-            // A failed turn with steps leaves a tool's result at the end; the host repairs that in its own way.
-            let turn = if turn.fails { Turn { results: Vec::new(), ..turn } } else { turn };
+            // A request that fails at once is run together with the next one, its image too.
+            let turn = if turn.fails { Turn { has_image: false, ..turn } } else { turn };
             host.turn(&turn);
             if turn.is_private {
                 continue;
@@ -46,15 +53,30 @@ fn whatever_the_host_does_everything_is_kept_once() {
                 Some(before) => format!("{before}\n\n{text}"),
                 None => text.clone(),
             };
-            if turn.fails {
+            if turn.fails && turn.results.is_empty() {
                 failed.insert(session, request);
                 continue;
             }
+            let mut all = vec![request];
+            for (step, result) in turn.results.iter().enumerate() {
+                all.extend(["I look it up.".to_owned(), result.clone()]);
+                all.extend(turn.more.filter(|_| step == 0).map(str::to_owned));
+            }
+            if turn.fails {
+                // Where it is the last, what is said next is run together with it.
+                if let Some(more) = turn.more.filter(|_| turn.results.len() == 1) {
+                    all.pop();
+                    failed.insert(session, more.to_owned());
+                }
+                broken.entry(session).or_default().extend(all);
+                continue;
+            }
             let told = said.entry(session).or_default();
-            told.extend(waiting.remove(session).unwrap_or_default());
-            let steps = turn.results.iter().flat_map(|result| ["I look it up.".to_owned(), result.clone()]);
-            let all: Vec<String> = std::iter::once(request).chain(steps).collect();
-            match turn.loses_after_turn {
+            // Behind a reply all before it is known to be no secret; behind what broke off nothing is.
+            let before = waiting.remove(session).unwrap_or_default();
+            told.extend(before);
+            all.splice(0..0, broken.remove(session).unwrap_or_default());
+            match turn.loses_after_turn || turn.is_told_late {
                 true => waiting.entry(session).or_default().extend(all),
                 false => told.extend(all),
             }
@@ -62,7 +84,8 @@ fn whatever_the_host_does_everything_is_kept_once() {
             if random.percent(15) {
                 host.compact(session);
             }
-            if random.percent(5) && !turn.loses_after_turn {
+            // Anew it is not known which of several calls with one id an artifact is of.
+            if random.percent(5) && !turn.loses_after_turn && !turn.is_told_late && !host.repeats_ids {
                 host.restart();
             }
         }

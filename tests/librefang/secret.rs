@@ -3,7 +3,7 @@
 use super::host::{Host, Turn};
 
 /// Whether some bytes stand anywhere in the data directory. Values of the store are compressed, so it is asked, too.
-fn is_found(host: &Host, word: &str) -> bool {
+pub(crate) fn is_found(host: &Host, word: &str) -> bool {
     let in_files = lcm_tests::folder::contents(host.home.path())
         .iter()
         .any(|(_, bytes)| bytes.windows(word.len()).any(|part| part == word.as_bytes()));

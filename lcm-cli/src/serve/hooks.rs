@@ -199,12 +199,18 @@ fn secret(home: &Path) -> io::Result<[u8; 32]> {
         }
         let mut random = [0; 32];
         File::open("/dev/urandom")?.read_exact(&mut random)?;
-        // Whole under its name, or not there: of several that make one, the last is everybody's.
+        // Whole under its name, or not there.
         let made = home.join(format!(".{SECRET}.{}", std::process::id()));
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&made)?;
         file.write_all(&random)?;
         file.sync_all()?;
-        fs::rename(&made, &path)?;
+        // Of several that make one at once the first one's is everybody's.
+        let linked = fs::hard_link(&made, &path);
+        fs::remove_file(&made)?;
+        match linked {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
     }
     Err(io::Error::new(io::ErrorKind::NotFound, "the secret of hooks cannot be made"))
 }

@@ -78,8 +78,9 @@ impl Forms<'_> {
     pub(super) fn runs_together(&self, element: usize, place: usize) -> bool {
         let (Some(new), Some(old)) = (self.read(Ok(element)), self.read(Err(place))) else { return false };
         let is_said = self.line.role(place) == Role::User && old.results.is_empty() && !old.said.is_empty();
-        is_said
-            && new.said.strip_prefix(&*old.said).is_some_and(|more| more.starts_with("\n\n") && !more.trim().is_empty())
+        // A note stands for an image that is not shown any more.
+        let is_words = |more: &str| more.starts_with("\n\n") && !more.trim().is_empty() && !is_note(more.trim());
+        is_said && new.said.strip_prefix(&*old.said).is_some_and(is_words)
     }
 
     /// What an element, or else what stands at a place, says; `None` where it cannot be read.
@@ -100,12 +101,16 @@ impl Forms<'_> {
     }
 }
 
+/// Whether a text reads like what a host puts in the place of what it does not show.
+fn is_note(text: &str) -> bool {
+    text.len() <= NOTE_BYTES_MAX && text.starts_with('[') && text.ends_with(']')
+}
+
 /// Whether a text has words that an older one has not: all that is new where it is a user's, else only what grew.
 fn has_more(new: &str, old: &str, is_users: bool) -> bool {
     let added = new.len().saturating_sub(old.len());
     let is_marked = added <= MARK_BYTES_MAX && (new.starts_with(old) || new.ends_with(old));
-    let is_note = new.len() <= NOTE_BYTES_MAX && new.starts_with('[') && new.ends_with(']');
-    !old.contains(new.trim()) && !is_marked && !is_note && (is_users || new.len() > old.len())
+    !old.contains(new.trim()) && !is_marked && !is_note(new) && (is_users || new.len() > old.len())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::fit;
 use super::message::{Made, SUMMARY_MARK, Said, Shown, text_millis};
 use super::raw::Raws;
 use super::request::{Pressure, Window, answer, answer_list};
-use super::turn::Turn;
+use super::turn::{Step, Turn};
 use super::window::{self, Newest};
 use super::{HookAnswer, Hooks, SOURCE, Waiting, lock, room};
 use crate::compress::extract::{Source, extract};
@@ -65,7 +65,7 @@ const ANSWERS_MAX: usize = 1024;
 #[derive(Default)]
 pub(super) struct Agent {
     conversations: HashMap<String, Conversation>,
-    /// What persons said, newest last: the text, who, when.
+    /// What persons said and no list has shown yet, newest last: the text, who, when.
     heard: VecDeque<(String, Option<String>, i64)>,
     raws: Raws,
     /// Tokens of the window that was told last.
@@ -74,8 +74,9 @@ pub(super) struct Agent {
     learned_millis: u64,
     /// What the last window cost by the host's estimate, with its system prompt.
     shown_millis: u64,
-    /// Answers of our tools that stand in the place of a token, by the id of the call.
-    answers: HashMap<String, String>,
+    /// Answers of our tools that stand in the place of a token: by the key of the message and the id of the call, which
+    /// models use again.
+    answers: HashMap<(NodeId, String), String>,
     /// Calls that stood in the last list, and in which conversation.
     pub(super) shown_calls: Vec<(String, String)>,
 }
@@ -114,8 +115,8 @@ impl Sorted {
     }
 }
 
-/// Where the newest turn begins: with the first request behind the last reply. What a person says while tools run, or
-/// behind a turn that broke off, goes on with that turn, and nobody has said yet that it is no secret.
+/// Where the newest turn begins: with the newest request that stands behind a reply. What a person says while tools run,
+/// and what is said behind a turn that broke off, goes on with that turn: nobody has said yet that it is no secret.
 fn begin_of_turn(list: &[Said]) -> usize {
     // A list in which nobody asks for anything tells nothing of what is a secret.
     let Some(mut begin) = list.iter().rposition(Said::is_request) else { return 0 };
@@ -124,10 +125,12 @@ fn begin_of_turn(list: &[Said]) -> usize {
         // The host answers a reply that it does not take.
         let is_refused = next.made == Some(Made::Host) && next.is_nudge();
         let is_reply = said.role == Role::Assistant && said.calls.is_empty() && said.made.is_none() && !is_refused;
-        if is_reply || said.is_marked {
+        // What we recalled may stand in front of what a person said while tools ran.
+        if said.has_fold() || (is_reply && !said.is_marked) {
             break;
         }
-        if said.is_request() {
+        // The request itself may be left out.
+        if said.made.is_none() && !said.is_marked {
             begin = at;
         }
     }
@@ -199,14 +202,17 @@ impl Agent {
         self.window_tokens = if tokens == 0 { super::WINDOW_TOKENS } else { tokens };
         let Sorted { context, past, live } = Sorted::of(window.messages);
         let name = self.conversation_of(work, agent, &past, &live)?;
+        self.is_shown(&name, &live);
         let Self { conversations, raws, .. } = self;
         let conversation = conversations.get_mut(&name).expect("a conversation was found or begun just now");
         conversation.used_ms = work.now_ms;
-        conversation.in_turn_ms = Some(work.now_ms);
+        let (past, live) = conversation.sort_known(work, past, live)?;
         conversation.take_past(work, raws, &past)?;
-        let turn = conversation.follow(&live, work.now_ms);
+        let turn = conversation.follow(&live, raws, work.now_ms);
+        let request = turn.request;
         let newest = turn.window(&live);
         let calls = turn.steps.iter().flat_map(|step| step.now.results.iter().cloned()).collect::<Vec<_>>();
+        conversation.in_turn = Some((request, work.now_ms));
         self.shown_calls.extend(calls.into_iter().map(|call| (call, name.clone())));
         let passes = Turn::shows_what_passes(&live);
         if !is_asked {
@@ -246,8 +252,9 @@ impl Agent {
         let Self { conversations, raws, .. } = self;
         let conversation = conversations.get_mut(&name).expect("a conversation was found or begun just now");
         conversation.used_ms = work.now_ms;
+        let (past, live) = conversation.sort_known(work, past, live)?;
         conversation.take_past(work, raws, &past)?;
-        conversation.follow(&live, work.now_ms);
+        conversation.follow(&live, raws, work.now_ms);
         // Harder where the host is pressed harder.
         let share = KEPT_PERCENT.saturating_sub(u64::from(pressure.0) * 8).max(8);
         let (gone, kept) = split(past, &live, tokens.saturating_mul(share * 10));
@@ -277,6 +284,7 @@ impl Agent {
         let Self { conversations, raws, .. } = self;
         let conversation = conversations.get_mut(&name).expect("a conversation was found or begun just now");
         conversation.used_ms = work.now_ms;
+        let (past, live) = conversation.sort_known(work, past, live)?;
         let turned = conversation.take_turn(work, raws, &past, &live)?;
         let full = self.window_tokens.saturating_mul(super::FULL_PERCENT * 10).saturating_sub(reserve);
         let settled = match turned {
@@ -305,19 +313,32 @@ impl Agent {
     ) -> Result<String, EngineError> {
         let said = || past.iter().chain(live).filter(|said| said.made.is_none() && !said.is_marked);
         let keys: Vec<NodeId> = said().filter_map(|said| said.key).collect();
+        // A list that showed nothing of the past began a conversation of its own: until one shows whose it is.
+        let mut begun = None;
         for key in keys.iter().rev() {
             let having = self.conversations.iter().filter(|(_, conversation)| conversation.has(key));
-            if let Some((name, _)) = having.max_by_key(|(_, conversation)| conversation.used_ms) {
-                return Ok(name.clone());
+            let Some((name, found)) = having.max_by_key(|(_, found)| (found.is_kept(), found.used_ms)) else {
+                continue;
+            };
+            if found.is_kept() {
+                let name = name.clone();
+                self.join(begun, &name);
+                return Ok(name);
             }
+            begun.get_or_insert(name.clone());
         }
         let keyed: Vec<&Said> = said().filter(|said| said.key.is_some()).collect();
         let from_end = keyed.iter().rev().take(LOOKED_UP_MAX);
         for said in from_end.chain(keyed.iter().take(LOOKED_UP_MAX)) {
             if let Some(session) = work.engine.session_that_said(agent, SOURCE, &said.text)? {
                 let key = SessionKey { owner: session.owner, name: session.name };
-                return Ok(self.begin(key, work.now_ms));
+                let name = self.begin(key, work.now_ms);
+                self.join(begun, &name);
+                return Ok(name);
             }
+        }
+        if let Some(name) = begun {
+            return Ok(name);
         }
         let first = said().next();
         let moment = first.and_then(|said| said.json.get("timestamp")).and_then(Json::as_str);
@@ -326,17 +347,47 @@ impl Agent {
             (None, Some(first)) => format!("said {}", &blake3::hash(&first.text).to_hex()[..16]),
             (None, None) => "nothing said".to_owned(),
         };
-        let owner = Owner { agent: named(agent), person: self.person_of(live) };
+        let owner = Owner { agent: named(agent), person: self.person_of(live, &name) };
         Ok(self.begin(SessionKey { owner, name }, work.now_ms))
     }
 
-    /// Who speaks in a list that nobody knows, as ingest told.
-    fn person_of(&self, live: &[Said]) -> String {
-        let request = live.iter().rfind(|said| said.is_request()).and_then(Said::plain_text).unwrap_or_default();
-        // The host puts the name of who speaks in front.
-        let heard =
-            self.heard.iter().rev().find(|(message, _, _)| !message.is_empty() && request.ends_with(message.as_str()));
-        heard.and_then(|(_, peer, _)| peer.clone()).unwrap_or_else(|| DEFAULT_PERSON.to_owned())
+    /// Lets what waits in a conversation that was begun wait in the one that it is of.
+    fn join(&mut self, begun: Option<String>, name: &str) {
+        let Some(begun) = begun.filter(|begun| begun != name).and_then(|begun| self.conversations.remove(&begun))
+        else {
+            return;
+        };
+        if let Some(conversation) = self.conversations.get_mut(name) {
+            conversation.turns.extend(begun.turns);
+        }
+    }
+
+    /// Who speaks in a list that nobody knows, as ingest told: by what they said. Where that does not tell one person, it
+    /// is a person of its own, so that nobody reads what another one said.
+    fn person_of(&mut self, live: &[Said], name: &str) -> String {
+        let request = live.iter().rfind(|said| said.is_request()).map(Said::words).unwrap_or_default();
+        let ranks: Vec<usize> = self.heard.iter().map(|(message, ..)| says(&request, message)).collect();
+        let best = ranks.iter().copied().max().unwrap_or(0);
+        let mut likely = self.heard.iter().zip(&ranks).filter(|(_, rank)| best > 0 && **rank == best);
+        let Some(((_, peer, _), _)) = likely.next() else {
+            return if is_signed(&request) { format!("unknown {name}") } else { DEFAULT_PERSON.to_owned() };
+        };
+        match likely.all(|((_, other, _), _)| other == peer) {
+            true => peer.clone().unwrap_or_else(|| DEFAULT_PERSON.to_owned()),
+            false => format!("unknown {name}"),
+        }
+    }
+
+    /// What a person said is shown now: what they say next is something else.
+    fn is_shown(&mut self, name: &str, live: &[Said]) {
+        let Some(person) = self.conversations.get(name).map(|known| known.key.owner.person.as_str()) else { return };
+        let request = live.iter().rfind(|said| said.is_request()).map(Said::words).unwrap_or_default();
+        let is_it = |(message, peer, _): &(String, Option<String>, i64)| {
+            peer.as_deref().unwrap_or(DEFAULT_PERSON) == person && says(&request, message) > 0
+        };
+        if let Some(at) = self.heard.iter().position(is_it) {
+            self.heard.remove(at);
+        }
     }
 
     fn begin(&mut self, key: SessionKey, now_ms: i64) -> String {
@@ -367,7 +418,7 @@ impl Agent {
         let conversation = self.conversations.get(name)?;
         // Who speaks in a conversation that began with somebody else reads what was said in it, and no more.
         let is_theirs = caller.peer.as_ref().is_none_or(|peer| *peer == conversation.key.owner.person);
-        conversation.in_turn_ms?;
+        conversation.in_turn?;
         let session = engine.session_named(&conversation.key).ok()?;
         Some(Reader {
             owner: conversation.key.owner.clone(),
@@ -378,38 +429,33 @@ impl Agent {
         })
     }
 
-    /// The conversation in which a tool can have been called: the only one of that person in which a turn goes on; else the
-    /// only one at all, in which several people may speak.
+    /// The conversation in which a tool can have been called: the only one of that person in which a turn goes on. Where
+    /// several people speak in one, the window tells.
     pub(super) fn only_one_in_turn(&self, peer: Option<&str>, now_ms: i64) -> Option<String> {
-        let in_turn = self.conversations.iter().filter(|(_, conversation)| {
-            conversation.in_turn_ms.is_some_and(|since| now_ms.saturating_sub(since) <= TURN_MS)
-        });
-        let mut all: Vec<(&String, &Conversation)> = in_turn.collect();
-        let is_theirs = |(_, conversation): &(&String, &Conversation)| {
-            peer.is_none_or(|peer| conversation.key.owner.person == peer)
+        let is_it = |conversation: &Conversation| {
+            let is_in_turn =
+                conversation.in_turn.is_some_and(|(_, shown_ms)| now_ms.saturating_sub(shown_ms) <= TURN_MS);
+            is_in_turn && conversation.key.owner.person == peer.unwrap_or(DEFAULT_PERSON)
         };
-        if all.iter().any(is_theirs) {
-            all.retain(is_theirs);
-        }
-        match all.as_slice() {
-            [(name, _)] => Some((*name).clone()),
-            _ => None,
-        }
+        let mut found = self.conversations.iter().filter(|(_, conversation)| is_it(conversation)).map(|(name, _)| name);
+        let only = found.next()?.clone();
+        found.next().is_none().then_some(only)
     }
 
-    /// Answers a tool of ours in a conversation; the answer is known by its call from then on.
+    /// Answers a tool of ours in a conversation.
     fn answer_tool(
         &mut self,
         work: Work<'_>,
         conversation: &str,
         caller: &super::Caller,
-        (tool, call, input): (&str, &str, &Json),
+        (tool, input): (&str, &Json),
         reads_across: bool,
     ) -> String {
         if let Some(conversation) = self.conversations.get_mut(conversation) {
-            conversation.in_turn_ms = Some(work.now_ms);
+            // Whose call stands in a window is in its turn.
+            conversation.in_turn.get_or_insert((None, work.now_ms));
         }
-        let text = match self.reader(work.engine, conversation, caller, reads_across) {
+        match self.reader(work.engine, conversation, caller, reads_across) {
             None => r#"{"error":"nothing was kept of this conversation yet"}"#.to_owned(),
             Some(reader) => {
                 let asked = ToolCall {
@@ -423,23 +469,18 @@ impl Agent {
                 };
                 work.engine.call_tool(&asked).text
             }
-        };
-        if self.answers.len() >= ANSWERS_MAX {
-            self.answers.clear();
         }
-        self.answers.insert(call.to_owned(), text.clone());
-        text
     }
 
     // ---- what waits
 
     pub(super) fn still_waits(&self, keys: &[NodeId], calls: &[String]) -> bool {
-        let waits = |key: &NodeId| {
-            self.conversations.values().any(|conversation| {
-                conversation.turns.iter().any(|turn| turn.steps.iter().any(|step| step.now.key == Some(*key)))
-            })
+        let turns = || self.conversations.values().flat_map(|conversation| &conversation.turns);
+        let waits = |step: &Step| {
+            step.now.key.is_some_and(|key| keys.contains(&key))
+                || step.now.results.iter().any(|call| calls.contains(call))
         };
-        keys.iter().any(waits) || calls.iter().any(|call| self.raws.has(call))
+        calls.iter().any(|call| self.raws.has(call)) || turns().any(|turn| turn.steps.iter().any(waits))
     }
 
     pub(super) fn forget_before(&mut self, moment_ms: i64) {
@@ -470,11 +511,11 @@ impl Hooks {
         told: (&str, &str, &Json),
         reads_across: bool,
     ) -> Option<String> {
-        let (_, call, _) = told;
+        let (tool, call, input) = told;
         lock(&self.callers).asked(caller, name, call);
         let conversation = agent.only_one_in_turn(caller.peer.as_deref(), work.now_ms)?;
         lock(&self.callers).join(caller, name, &conversation);
-        Some(agent.answer_tool(work, &conversation, caller, told, reads_across))
+        Some(agent.answer_tool(work, &conversation, caller, (tool, input), reads_across))
     }
 
     /// A window with the answers of our tools where it shows their tokens: who calls is told by the window itself. Where
@@ -495,14 +536,20 @@ impl Hooks {
             let mut answers: Vec<(String, String)> = Vec::new();
             for (call, content) in window.messages[at].results_told() {
                 let Some(caller) = lock(&self.callers).read(&content) else { continue };
-                let known = agent.answers.get(&call).cloned();
+                let place = window.messages[at].key.map(|key| (key, call.clone()));
+                let known = place.as_ref().and_then(|place| agent.answers.get(place).cloned());
                 let called = window.messages[..at].iter().rev().find_map(|said| said.called(&call));
                 let answer = match (known, called) {
                     (Some(known), _) => known,
                     (None, Some((tool, input))) if may_ask => {
                         let conversation = agent.conversation_of(work, name, &window.messages, &[])?;
                         lock(&self.callers).join(&caller, name, &conversation);
-                        agent.answer_tool(work, &conversation, &caller, (&tool, &call, &input), reads_across)
+                        let answer = agent.answer_tool(work, &conversation, &caller, (&tool, &input), reads_across);
+                        if agent.answers.len() >= ANSWERS_MAX {
+                            agent.answers.clear();
+                        }
+                        agent.answers.extend(place.map(|place| (place, answer.clone())));
+                        answer
                     }
                     _ => continue,
                 };
@@ -602,6 +649,26 @@ fn unreadable(window: &Window) -> Vec<String> {
         0 => Vec::new(),
         count => vec![format!("{count} elements of the list are no messages of this host and were passed over")],
     }
+}
+
+/// How well a request tells that this is what was said: more for more of it, 0 for not at all. The host puts in front who
+/// says it, and what was said before and failed; and a warning somewhere.
+fn says(request: &str, message: &str) -> usize {
+    if message.is_empty() {
+        return 0;
+    }
+    match request.strip_suffix(message) {
+        Some("") => usize::MAX,
+        // Of a long message the end is remembered.
+        Some(front) if front.ends_with([' ', '\n']) || message.len() > 1000 => usize::MAX / 2 + message.len(),
+        _ if request.contains(message) => message.len(),
+        _ => 0,
+    }
+}
+
+/// Whether the host puts in front of a request who says it.
+fn is_signed(request: &str) -> bool {
+    request.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).is_some_and(|(name, _)| !name.contains('\n'))
 }
 
 /// A name that is not empty: without one nobody could be told apart.

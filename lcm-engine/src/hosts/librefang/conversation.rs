@@ -47,8 +47,8 @@ pub(super) struct Conversation {
     view: Option<View>,
     /// Turns that are not history yet, the newest last.
     pub(super) turns: Vec<Turn>,
-    /// Whether a turn was begun, and when it was shown last; a tool may be called in it.
-    pub(super) in_turn_ms: Option<i64>,
+    /// The turn that goes on, by the key of its request, and when it was shown last; a tool may be called in it.
+    pub(super) in_turn: Option<(Option<NodeId>, i64)>,
     /// When it was used last.
     pub(super) used_ms: i64,
 }
@@ -98,7 +98,12 @@ impl View {
 
 impl Conversation {
     pub(super) fn new(key: SessionKey, now_ms: i64) -> Self {
-        Self { key, forms: HashMap::new(), view: None, turns: Vec::new(), in_turn_ms: None, used_ms: now_ms }
+        Self { key, forms: HashMap::new(), view: None, turns: Vec::new(), in_turn: None, used_ms: now_ms }
+    }
+
+    /// Whether something of it is history.
+    pub(super) fn is_kept(&self) -> bool {
+        !self.forms.is_empty()
     }
 
     /// Whether a message with this key is known to be part of it.
@@ -107,12 +112,34 @@ impl Conversation {
             || self.turns.iter().any(|turn| turn.steps.iter().any(|step| step.now.key == Some(*key)))
     }
 
+    /// Puts what is known to be history with the past: what is pinned has no reply of its own in front of a later request.
+    pub(super) fn sort_known(
+        &mut self,
+        work: Work<'_>,
+        mut past: Vec<Said>,
+        mut live: Vec<Said>,
+    ) -> Result<(Vec<Said>, Vec<Said>), EngineError> {
+        let newest = live.iter().rposition(Said::is_request).unwrap_or(0);
+        if live[..newest].iter().any(|said| said.made.is_none()) {
+            // With it comes what is known.
+            self.view(work)?;
+            let is_known = |said: &Said| said.key.is_some_and(|key| self.forms.contains_key(&key));
+            let said = |said: &&Said| said.made.is_none() && !said.is_marked;
+            let first_new = live[..newest].iter().position(|one| said(&one) && !is_known(one)).unwrap_or(newest);
+            let known = live[..first_new].iter().rposition(is_known).map_or(0, |at| at + 1);
+            past.extend(live.drain(..known).filter(|said| said.made.is_none()));
+        }
+        Ok((past, live))
+    }
+
     /// The turn of the newest request, with what the host shows of it.
-    pub(super) fn follow(&mut self, live: &[Said], now_ms: i64) -> &Turn {
+    pub(super) fn follow(&mut self, live: &[Said], raws: &mut Raws, now_ms: i64) -> &Turn {
         let request = live.iter().find(|said| said.is_request()).and_then(|said| said.key);
-        let known = self.turns.iter().position(|turn| turn.request == request && request.is_some());
+        // What was said while tools ran may be all that is left of the requests.
+        let is_it = |turn: &Turn| turn.steps.iter().any(|step| step.now.key == request);
+        let known = self.turns.iter().rposition(|turn| request.is_some() && is_it(turn));
         let mut turn = known.map_or_else(|| Turn::new(request), |at| self.turns.remove(at));
-        turn.follow(live, now_ms);
+        turn.follow(live, raws, now_ms);
         self.turns.push(turn);
         if self.turns.len() > TURNS_MAX {
             self.turns.remove(0);
@@ -148,10 +175,11 @@ impl Conversation {
         past: &[Said],
         live: &[Said],
     ) -> Result<Option<Turned>, EngineError> {
-        let steps = self.follow(live, work.now_ms).steps.clone();
+        let Turn { request, steps, .. } = self.follow(live, raws, work.now_ms).clone();
         let list: Vec<Said> = past.iter().cloned().chain(steps.into_iter().map(|step| step.now)).collect();
         let turned = self.take_in(work, raws, &list)?;
-        self.in_turn_ms = None;
+        // The host tells it late sometimes, when the next turn has begun.
+        self.in_turn = self.in_turn.take().filter(|(goes_on, _)| *goes_on != request);
         Ok(turned)
     }
 
@@ -194,8 +222,8 @@ impl Conversation {
                 if !is_new {
                     return said.clone();
                 }
-                let first = said.key.and_then(|key| firsts.remove(&key)).unwrap_or_else(|| said.clone());
-                let first = raws.whole(&first).unwrap_or(first);
+                let first = said.key.and_then(|key| firsts.remove(&key));
+                let first = first.or_else(|| raws.take_whole(said, i64::MIN)).unwrap_or_else(|| said.clone());
                 differs |= first.text != said.text;
                 first
             })
@@ -225,7 +253,6 @@ impl Conversation {
             self.forms.clear();
         }
         for said in &list {
-            raws.is_kept(said);
             if let Some(key) = said.key {
                 self.forms.insert(key, said.text.clone());
             }

@@ -233,6 +233,18 @@ pub(super) fn is_part(text: &str) -> bool {
     line.split_once(CUT_END).is_some_and(|(count, _)| count.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// Whether a text is one that [`part`] makes of this one.
+pub(super) fn is_part_of(text: &str, whole: &str) -> bool {
+    let line = format!("\n{CUT_MARK}");
+    text.match_indices(&line).any(|(at, _)| {
+        let (front, rest) = (&text[..at], &text[at + line.len()..]);
+        let back = rest.split_once('\n').filter(|(line, _)| line.contains(CUT_END)).map(|(_, back)| back);
+        back.is_some_and(|back| {
+            front.len() + back.len() < whole.len() && whole.starts_with(front) && whole.ends_with(back)
+        })
+    })
+}
+
 /// The beginning and the end of a text, and how much is between them; `None` where it is no longer than that.
 pub(super) fn part(text: &str, chars: usize) -> Option<String> {
     let all = text.chars().count();

@@ -33,6 +33,8 @@ const CLOCK: &str = "[Current date/time:";
 const NUDGES: [&str; 2] = ["Please provide your response.", "[no response]"];
 /// Begins what it says where a model only told what it would do.
 const DESCRIBED: &str = "[System: You described";
+/// Begins what the host says in a turn when a person has decided on a call.
+const APPROVAL: &str = "[System] Tool '";
 /// The names of our tools as our texts have them, and as this host has them.
 const TOOLS: (&str, &str) = ("lcm_expand", "mcp_lcm_expand");
 /// Begins what stands in front of a window of which something is left out.
@@ -146,6 +148,21 @@ impl Said {
         sole_text(&self.json)
     }
 
+    /// Whether it shows a fold: what it stands for is history.
+    pub(super) fn has_fold(&self) -> bool {
+        self.sole_text().and_then(assemble::shown_folds).is_some()
+    }
+
+    /// Whether it reads like the date that the host puts behind what a person says.
+    pub(super) fn is_clock(&self) -> bool {
+        self.sole_text().is_some_and(|text| text.starts_with(CLOCK))
+    }
+
+    /// When the host says it was said, in UTC, without the letter that says so: the earlier one is the smaller text.
+    fn moment(&self) -> Option<&str> {
+        Some(self.json.get("timestamp")?.as_str()?.trim_end_matches('Z'))
+    }
+
     /// Its words, whatever else there is.
     pub(super) fn words(&self) -> String {
         match self.json.get("content") {
@@ -212,11 +229,6 @@ impl Said {
         is_changed.then(|| self.with(Json::Object(entries))).flatten()
     }
 
-    /// Whether it reads like the line that ends windows.
-    pub(super) fn is_clock(&self) -> bool {
-        self.sole_text().is_some_and(|text| text.starts_with(CLOCK))
-    }
-
     /// Whether it reads like what the host answers a model that said nothing, or did not do what it said.
     pub(super) fn is_nudge(&self) -> bool {
         self.sole_text().is_some_and(|text| NUDGES.contains(&text) || text.starts_with(DESCRIBED))
@@ -246,8 +258,8 @@ fn who_made(said: &Said, before: &[Said], behind: &[Said]) -> Option<Made> {
         return Some(Made::Note);
     }
     if text.starts_with(CLOCK) && text.trim_end().ends_with(']') {
-        // It stands behind what a person said, and behind no other date.
-        return before.last().is_some_and(|said| said.is_request() && !said.is_clock()).then_some(Made::Host);
+        // It stands behind what a person said, with the results of a turn that broke off in front, and behind no other date.
+        return before.last().is_some_and(|said| said.role == Role::User && !said.is_clock()).then_some(Made::Host);
     }
     if NUDGES.contains(&text) {
         return before
@@ -259,11 +271,25 @@ fn who_made(said: &Said, before: &[Said], behind: &[Said]) -> Option<Made> {
     }
     if CONTEXTS.iter().any(|context| text.starts_with(context)) {
         let is_ours = text.contains(SUMMARY_MARK);
-        let is_followed =
-            behind.iter().any(|said| said.role == Role::User && said.results.is_empty() && !said.is_clock());
-        return (is_followed || text.starts_with(DESCRIBED)).then_some(if is_ours { Made::Told } else { Made::Host });
+        let is_nudge = text.starts_with(DESCRIBED);
+        return (is_nudge || is_told_beside(said, behind)).then_some(if is_ours { Made::Told } else { Made::Host });
+    }
+    if text.starts_with(APPROVAL) {
+        return before.last().is_some_and(|said| !said.results.is_empty()).then_some(Made::Host);
     }
     None
+}
+
+/// Whether what reads like the host's word stands where the host puts it: in front of what a person says, and made for
+/// this request. What a person said so is older than all behind it, and was answered.
+fn is_told_beside(said: &Said, behind: &[Said]) -> bool {
+    let is_words = |said: &Said| said.role == Role::User && said.results.is_empty() && !said.is_clock();
+    let is_made_now = said.key.is_none()
+        || behind.first().is_some_and(is_words)
+        || behind
+            .iter()
+            .any(|other| other.moment().is_some_and(|moment| said.moment().is_some_and(|own| own > moment)));
+    is_made_now && behind.iter().any(is_words)
 }
 
 /// Marks a summary of ours that the host shows as its own.

@@ -10,6 +10,7 @@ use lcm_core::{Json, NodeId, Role};
 
 use super::fit;
 use super::message::{Made, Said};
+use super::raw::Raws;
 
 /// One message of a turn.
 #[derive(Clone, Debug)]
@@ -35,25 +36,32 @@ impl Turn {
     }
 
     /// Takes in what the host shows of it now. What it does not show any more stays where it was.
-    pub(super) fn follow(&mut self, live: &[Said], now_ms: i64) {
-        self.seen_ms = now_ms;
-        let said = live.iter().filter(|said| said.made.is_none() && !said.is_marked);
-        if said.count() <= 1 {
+    pub(super) fn follow(&mut self, live: &[Said], raws: &mut Raws, now_ms: i64) {
+        let before_ms = std::mem::replace(&mut self.seen_ms, now_ms);
+        let said = || live.iter().filter(|said| said.made.is_none() && !said.is_marked);
+        if said().all(|said| self.position(said) == Some(0)) {
             // The turn begins: steps that are known are of one that failed or was private.
             self.steps.truncate(1);
         }
-        let mut at = 0;
-        for said in live.iter().filter(|said| said.made.is_none() && !said.is_marked) {
+        let (mut at, mut is_longer) = (0, false);
+        for said in said() {
             match self.position(said) {
                 Some(known) => {
+                    // The host may put what is said next into the message that was the last.
+                    is_longer = said.role == Role::User && self.steps[known].now.words() != said.words();
                     self.steps[known].now_is(said);
                     at = known + 1;
                 }
                 None => {
-                    self.steps.insert(at, Step { first: said.clone(), now: said.clone() });
-                    at += 1;
+                    let first = raws.take_whole(said, before_ms).unwrap_or_else(|| said.clone());
+                    self.steps.insert(at, Step { first, now: said.clone() });
+                    (at, is_longer) = (at + 1, true);
                 }
             }
+        }
+        if is_longer {
+            // We leave out no newest step, so what stood behind it is of a turn that failed or was private.
+            self.steps.truncate(at);
         }
     }
 
@@ -100,7 +108,7 @@ impl Step {
         }
         // A request that failed is put in front of the next one, under the moment of the first; and what stood behind it
         // before may have been private.
-        if said.results.is_empty() && said.role == Role::User {
+        if said.role == Role::User {
             let (before, now) = (self.first.words(), said.words());
             let is_plain = self.first.plain_text().is_some();
             if !now.starts_with(&before) || (is_plain && now != before) {
