@@ -193,3 +193,24 @@ fn words_that_the_host_runs_together_with_our_summary_are_not_lost() {
     let shown = host.assemble(&[merged]);
     assert!(texts(&shown).iter().any(|text| text.contains("and what now?")), "{:?}", texts(&shown));
 }
+
+#[test]
+fn more_conversations_than_are_remembered_lose_nothing_that_waits() {
+    let mut host = Host::new(16_384);
+    let mut begun = Vec::new();
+    for nth in 0..150 {
+        let words = block("text", &[("text", format!("what is image {nth}?").into())]);
+        let image = block("image", &[("media_type", "image/png".into()), ("data", format!("aW1hZ2U{nth}").into())]);
+        let said = host.said("user", Json::Array(vec![words.clone(), image]));
+        host.assemble(std::slice::from_ref(&said));
+        begun.push((said, words));
+    }
+    for (said, words) in begun {
+        let Json::Object(mut entries) = said else { unreachable!() };
+        entries[1].1 = Json::Array(vec![words, block("text", &[("text", "[image]".into())])]);
+        after_turn(&mut host, &[Json::Object(entries)]);
+    }
+    let kept = host.kept_json();
+    assert_eq!((kept.len(), host.kept().len()), (150, 150));
+    assert!(kept.iter().all(|json| json.contains("aW1hZ2U")));
+}

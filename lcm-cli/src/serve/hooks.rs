@@ -13,6 +13,7 @@ use std::sync::Mutex;
 
 use lcm_core::Json;
 use lcm_engine::Engine;
+use lcm_engine::error::EngineError;
 use lcm_engine::hosts::librefang::{Caller, HookAnswer, HookOptions, Hooks, PENDING_MS, Waiting, Who};
 use lcm_engine::spool::{self, Name, SpoolError};
 
@@ -171,7 +172,17 @@ impl Served {
             spool::set_aside(home, name).map_err(fail)?;
             return Ok(None);
         };
-        let waits = self.with_mode_kept(home, |hooks| hooks.take_in(engine, request, options, left.at_ms))??;
+        let waits = match self.with_mode_kept(home, |hooks| hooks.take_in(engine, request, options, left.at_ms))? {
+            Ok(waits) => waits,
+            // The store is what failed, and may be well again.
+            Err(error @ EngineError::Store(_)) => return Err(error.into()),
+            // One that cannot be taken in at all must not keep the others from it.
+            Err(error) => {
+                tracing::warn!(%error, "a request of a hook is set aside: {}", name.as_str());
+                spool::set_aside(home, name).map_err(fail)?;
+                return Ok(None);
+            }
+        };
         let is_recent = now_ms.saturating_sub(left.at_ms) < PENDING_MS;
         match waits.filter(|waiting| is_recent && self.hooks.still_needs(waiting)) {
             Some(waiting) => Ok(Some(waiting)),

@@ -391,14 +391,18 @@ impl Agent {
     }
 
     fn begin(&mut self, key: SessionKey, now_ms: i64) -> String {
+        // One in which something waits is nowhere else: it stays until that is history, or a day old, and only what can be
+        // read again is let go of it.
+        let waits = |(_, conversation): &(&String, &Conversation)| !conversation.turns.is_empty();
         while self.conversations.len() >= CONVERSATIONS_MAX {
-            // One in which something waits is forgotten last.
-            let oldest = self
-                .conversations
-                .iter()
-                .min_by_key(|(_, conversation)| (!conversation.turns.is_empty(), conversation.used_ms));
+            let oldest = self.conversations.iter().filter(|entry| !waits(entry)).min_by_key(|(_, known)| known.used_ms);
             let Some(oldest) = oldest.map(|(name, _)| name.clone()) else { break };
             self.conversations.remove(&oldest);
+        }
+        if self.conversations.len() >= CONVERSATIONS_MAX
+            && let Some(oldest) = self.conversations.values_mut().min_by_key(|known| (known.is_light(), known.used_ms))
+        {
+            oldest.let_go();
         }
         let name = format!("{}/{}", key.owner.person, key.name);
         self.conversations.entry(name.clone()).or_insert_with(|| Conversation::new(key, now_ms));
@@ -473,6 +477,11 @@ impl Agent {
     }
 
     // ---- what waits
+
+    /// Whether there is something that is nowhere else.
+    pub(super) fn waits(&self) -> bool {
+        !self.raws.is_empty() || self.conversations.values().any(|conversation| !conversation.turns.is_empty())
+    }
 
     pub(super) fn still_waits(&self, keys: &[NodeId], calls: &[String]) -> bool {
         let turns = || self.conversations.values().flat_map(|conversation| &conversation.turns);

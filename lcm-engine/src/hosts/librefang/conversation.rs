@@ -106,6 +106,17 @@ impl Conversation {
         !self.forms.is_empty()
     }
 
+    /// Lets go of what can be read again from the store.
+    pub(super) fn let_go(&mut self) {
+        self.view = None;
+        self.forms = HashMap::new();
+    }
+
+    /// Whether there is nothing to let go.
+    pub(super) fn is_light(&self) -> bool {
+        self.view.is_none() && self.forms.is_empty()
+    }
+
     /// Whether a message with this key is known to be part of it.
     pub(super) fn has(&self, key: &NodeId) -> bool {
         self.forms.contains_key(key)

@@ -270,8 +270,8 @@ impl Hooks {
     fn agent(&self, name: &str) -> Arc<Mutex<Agent>> {
         let mut agents = lock(&self.agents);
         if agents.len() >= AGENTS_MAX && !agents.contains_key(name) {
-            // Those that somebody works with stay.
-            agents.retain(|_, agent| Arc::strong_count(agent) > 1);
+            // Those that somebody works with stay, and those of which something is nowhere else.
+            agents.retain(|_, agent| Arc::strong_count(agent) > 1 || lock(agent).waits());
         }
         agents.entry(name.to_owned()).or_default().clone()
     }

@@ -60,6 +60,11 @@ impl Raws {
         }
     }
 
+    /// Whether none waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.results.is_empty()
+    }
+
     /// Whether a result of a call waits here.
     pub(super) fn has(&self, call: &str) -> bool {
         self.results.contains_key(call)
