@@ -4,7 +4,6 @@ use std::io::Read;
 
 use crate::error::{CliError, Outcome};
 use crate::mcp::{self, Config, OwnScope};
-use crate::serve;
 use crate::settings::{Layers, SettingArgs};
 use crate::ui::Ui;
 
@@ -29,21 +28,14 @@ pub(crate) fn run(
     stdin: Box<dyn Read + Send>,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
-    let found = layers.find(&args.settings);
-    // As where `serve` starts: a wrong line in a file must not leave an agent without its memory.
-    let notes: Vec<String> = found.problems.iter().cloned().chain(found.notes()).collect();
-    for note in &notes {
-        ui.note(note);
-    }
+    let serve = super::serve::config(&args.settings, layers, ui);
     let scope = match &args.scope {
         Some(scope) => scope.clone(),
         // Here it must: a scope that is misspelt would else be all that there is.
-        None => OwnScope::parse(found.settings.text("mcp.scope")).map_err(|why| {
+        None => OwnScope::parse(serve.settings.text("mcp.scope")).map_err(|why| {
             CliError::usage(format!("mcp.scope: {why}"), "name the scope with --scope, or set mcp.scope")
         })?,
     };
-    let has_socket = found.settings.flag("serve.socket");
-    let serve = serve::Config { home: layers.home.to_owned(), settings: found.settings, notes, has_socket };
     mcp::serve(Config { serve, scope }, stdin, ui.take_output())?;
     Ok(Outcome::Done)
 }

@@ -25,14 +25,19 @@ pub(crate) fn run(
     stdin: Box<dyn Read + Send>,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
-    let found = layers.find(&args.settings);
+    let config = config(&args.settings, layers, ui);
+    serve::serve(config, stdin, ui.take_output())?;
+    Ok(Outcome::Done)
+}
+
+/// What a process that serves goes by; what is odd about the settings is told.
+pub(crate) fn config(settings: &SettingArgs, layers: &Layers<'_>, ui: &mut Ui) -> Config {
+    let found = layers.find(settings);
     // A host is not left without its agent's memory for a wrong line in a file: it is told, and the layer below holds.
     let notes: Vec<String> = found.problems.iter().cloned().chain(found.notes()).collect();
     for note in &notes {
         ui.note(note);
     }
     let has_socket = found.settings.flag("serve.socket");
-    let config = Config { home: layers.home.to_owned(), settings: found.settings, notes, has_socket };
-    serve::serve(config, stdin, ui.take_output())?;
-    Ok(Outcome::Done)
+    Config { home: layers.home.to_owned(), settings: found.settings, notes, has_socket }
 }

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use crate::error::{CliError, Outcome};
-use crate::serve::{self, Config};
+use crate::serve;
 use crate::settings::{Layers, SettingArgs};
 use crate::ui::Ui;
 
@@ -25,14 +25,7 @@ pub(crate) fn run(
     stdin: Box<dyn Read + Send>,
     ui: &mut Ui,
 ) -> Result<Outcome, CliError> {
-    let found = layers.find(&args.settings);
-    // As where `serve` starts: a wrong line in a file must not leave an agent without its memory.
-    let notes: Vec<String> = found.problems.iter().cloned().chain(found.notes()).collect();
-    for note in &notes {
-        ui.note(note);
-    }
-    let has_socket = found.settings.flag("serve.socket");
-    let config = Config { home: layers.home.to_owned(), settings: found.settings, notes, has_socket };
+    let config = super::serve::config(&args.settings, layers, ui);
     serve::sidecar::serve(config, stdin, ui.take_output())?;
     Ok(Outcome::Done)
 }

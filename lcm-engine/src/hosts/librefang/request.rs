@@ -122,17 +122,9 @@ impl Pressure {
 
 /// An answer of a hook: one JSON object as text, in one line.
 pub(super) fn answer(kind: &str, entries: &[(&str, &Json)]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(64);
-    text.extend_from_slice(br#"{"type":"#);
+    let mut text = br#"{"type":"#.to_vec();
     Json::from(kind).write(&mut text);
-    for (key, value) in entries {
-        text.push(b',');
-        Json::from(*key).write(&mut text);
-        text.push(b':');
-        value.write(&mut text);
-    }
-    text.push(b'}');
-    text
+    finish(text, entries)
 }
 
 /// An answer with a list of messages, each JSON text, and what stands behind them.
@@ -141,8 +133,8 @@ pub(super) fn answer_list<'m>(
     messages: impl Iterator<Item = &'m [u8]>,
     entries: &[(&str, &Json)],
 ) -> Vec<u8> {
-    let mut text = answer(kind, &[]);
-    text.pop();
+    let mut text = br#"{"type":"#.to_vec();
+    Json::from(kind).write(&mut text);
     text.extend_from_slice(br#","messages":["#);
     for (nth, message) in messages.enumerate() {
         if nth > 0 {
@@ -151,6 +143,11 @@ pub(super) fn answer_list<'m>(
         text.extend_from_slice(message);
     }
     text.push(b']');
+    finish(text, entries)
+}
+
+/// The rest of an object that is begun.
+fn finish(mut text: Vec<u8>, entries: &[(&str, &Json)]) -> Vec<u8> {
     for (key, value) in entries {
         text.push(b',');
         Json::from(*key).write(&mut text);
